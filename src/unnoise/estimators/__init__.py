@@ -1,0 +1,1 @@
+"""Estimators: noisy profile → profile."""

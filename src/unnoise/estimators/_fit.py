@@ -1,0 +1,28 @@
+"""What an estimator returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Fit"]
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """An estimated law of the cells, sparse: ``mass[i]`` is the share of cells with count ``support[i]``.
+
+    support : ascending counts ≥ 0, int64
+    mass : float64, equally long, adding up to 1; ≥ 0 for every method but ``linear``
+    method : name of the estimator
+    diagnostics : what the estimator has to say of its run
+    """
+
+    support: NDArray[np.int64]
+    mass: NDArray[np.float64]
+    method: str
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,208 @@
+"""The law of the noise: discrete Laplace, and its powers.
+
+Symbols: ε > 0 is the privacy parameter, a = e^(−ε), ρ > 0 the power.
+
+The discrete Laplace law [1]_ is P(Z = z) = (1−a)/(1+a) · a^|z|, the difference of two geometric variables.
+Its generating function is (1−a)² / ((1−a·z)(1−a/z)); both factors are infinitely divisible, so the ρ-th power
+is again a law for every ρ > 0: the difference of two negative binomials NB(ρ, a). Adding independent noises of
+equal a adds their powers, which is what merging sketches does.
+
+ρ ≥ 1 keeps ε exactly; ρ < 1 does not (:attr:`DiscreteLaplace.actual_epsilon` says what it gives), so what
+carries less than one noise is a secret share (:meth:`DiscreteLaplace.shares`).
+
+.. [1] A. Ghosh, T. Roughgarden, M. Sundararajan, "Universally utility-maximizing privacy mechanisms", STOC 2009.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from numbers import Rational
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .errors import InputError
+
+__all__ = ["DiscreteLaplace", "Exact", "exact_positive"]
+
+Exact = int | float | Fraction | Decimal | str
+"""What may be given for ε and ρ: taken as the exact rational that it prints as."""
+
+
+def exact_positive(name: str, value: Any) -> Fraction:
+    """Return ``value`` as the exact positive rational it prints as.
+
+    >>> exact_positive("epsilon", 0.1), exact_positive("epsilon", "1/3")
+    (Fraction(1, 10), Fraction(1, 3))
+    """
+    if value is None:
+        raise InputError(f"{name} is required: 1.0 is a common start; see unnoise plan")
+    if isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} must be a number, got {value!r}")
+    try:
+        if isinstance(value, Rational | Decimal):
+            fraction = Fraction(value)
+        elif isinstance(value, float | np.floating):
+            fraction = Fraction(str(value.item() if isinstance(value, np.generic) else value))
+        elif isinstance(value, np.integer):
+            fraction = Fraction(int(value))
+        elif isinstance(value, str):
+            fraction = Fraction(value.replace(" ", ""))
+        else:
+            raise InputError(f"{name} must be a number, got {value!r}")
+    except (ValueError, OverflowError, ZeroDivisionError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{name} must be a finite number, got {value!r}") from None
+    if fraction <= 0:
+        raise InputError(f"{name} must be > 0, got {value}")
+    return fraction
+
+
+@dataclass(frozen=True, init=False)
+class DiscreteLaplace:
+    """The discrete Laplace law of parameter ε, raised to a power ρ.
+
+    Parameters
+    ----------
+    epsilon : int, float, Fraction, Decimal or str
+        ε > 0, taken as the exact rational it prints as: ``0.1`` is one tenth.
+    power : same, default 1
+        ρ > 0, the number of independent noises added up.
+
+    Examples
+    --------
+    >>> noise = DiscreteLaplace(1)
+    >>> float(noise.pmf(0).round(6)), round(noise.variance, 6)
+    (0.462117, 1.841347)
+    >>> bool(abs(DiscreteLaplace("1/2", power=2.5).pmf(np.arange(-200, 201)).sum() - 1) < 1e-12)
+    True
+    """
+
+    epsilon: Fraction
+    power: Fraction
+
+    def __init__(self, epsilon: Exact, power: Exact = 1) -> None:
+        object.__setattr__(self, "epsilon", exact_positive("epsilon", epsilon))
+        object.__setattr__(self, "power", exact_positive("power", power))
+
+    @classmethod
+    def from_scale(cls, scale: Exact, power: Exact = 1) -> DiscreteLaplace:
+        """Return the law of scale b = 1/ε.
+
+        >>> DiscreteLaplace.from_scale(2) == DiscreteLaplace(0.5)
+        True
+        """
+        return cls(1 / exact_positive("scale", scale), power)
+
+    def __repr__(self) -> str:
+        power = "" if self.power == 1 else f", power={_plain(self.power)}"
+        return f"DiscreteLaplace(epsilon={_plain(self.epsilon)}{power})"
+
+    @property
+    def a(self) -> float:
+        """a = e^(−ε)."""
+        return math.exp(-self.epsilon)
+
+    @property
+    def log_scale(self) -> float:
+        """log((1−a)/(1+a)) = log tanh(ε/2), accurate for small ε."""
+        return math.log(math.tanh(self.epsilon / 2))
+
+    @property
+    def variance(self) -> float:
+        """2ρa/(1−a)²."""
+        return float(self.power) * 2 * self.a / math.expm1(-self.epsilon) ** 2
+
+    @property
+    def actual_epsilon(self) -> float:
+        """The ε that adding this noise to a count gives: sup over z of log P(Z=z)/P(Z=z+1).
+
+        For ρ ≥ 1 that is ε; for ρ < 1 the worst case stands at z = 0.
+
+        >>> [round(DiscreteLaplace(1, rho).actual_epsilon, 2) for rho in (2, 1, 0.9, 0.5, 0.1)]
+        [1.0, 1.0, 1.1, 1.68, 3.3]
+        """
+        if self.power >= 1:
+            return float(self.epsilon)
+        first, second = self.log_pmf(np.array([0, 1]))
+        return float(first - second)
+
+    def characteristic(self, theta: ArrayLike) -> NDArray[np.float64]:
+        """E e^(iθZ) = ((1−a)² / (1 − 2a·cos θ + a²))^ρ, real because Z is symmetric."""
+        # 1 − 2a·cos θ + a² = (1−a)² + 4a·sin²(θ/2): no cancellation near θ = 0
+        gap = math.expm1(-self.epsilon) ** 2
+        ratio = gap / (gap + 4 * self.a * np.sin(np.asarray(theta, dtype=float) / 2) ** 2)
+        return np.asarray(ratio ** float(self.power))
+
+    def log_pmf(self, z: ArrayLike) -> NDArray[np.float64]:
+        """Return log P(Z = z) for integers z."""
+        n = np.abs(np.asarray(z, dtype=float))
+        if self.power == 1:
+            return np.asarray(self.log_scale - float(self.epsilon) * n)
+        from scipy.special import gammaln, hyp2f1
+
+        # P(Z=n) = Σ_k P(X=n+k)P(X=k) with X ~ NB(ρ, a); by Euler's transformation of 2F1 the sum is
+        # (1−a²)^(1−2ρ) · 2F1(n+1−ρ, 1−ρ; n+1; a²), a polynomial of ρ terms for integer ρ.
+        rho, a = float(self.power), self.a
+        log_one_minus_a = math.log(-math.expm1(-self.epsilon))
+        log_one_minus_a2 = math.log(-math.expm1(-2 * self.epsilon))
+        series = hyp2f1(n + 1 - rho, 1 - rho, n + 1, a * a)
+        return np.asarray(
+            2 * rho * log_one_minus_a + (1 - 2 * rho) * log_one_minus_a2 - float(self.epsilon) * n
+            + gammaln(n + rho) - gammaln(rho) - gammaln(n + 1) + np.log(series)
+        )
+
+    def pmf(self, z: ArrayLike) -> NDArray[np.float64]:
+        """Return P(Z = z) for integers z."""
+        return np.asarray(np.exp(self.log_pmf(z)))
+
+    def reach(self, tail: float) -> int:
+        """Return the smallest b found with P(|Z| > b) ≤ tail (exact for ρ = 1, an upper bound otherwise)."""
+        if not 0 < tail < 1:
+            raise InputError(f"tail must be between 0 and 1, got {tail!r}")
+        if self.power == 1:
+            # P(|Z| > b) = 2·a^(b+1)/(1+a)
+            return max(0, math.ceil(math.log(2 / (tail * (1 + self.a))) / self.epsilon) - 1)
+        # Chernoff: P(Z ≥ b) ≤ E e^(sZ)·e^(−sb) for every 0 < s < ε; take the best of a few s.
+        best = math.inf
+        for s in float(self.epsilon) * np.linspace(0.05, 0.95, 19):
+            moment = math.expm1(-self.epsilon) ** 2 / (
+                -math.expm1(s - self.epsilon) * -math.expm1(-s - self.epsilon)
+            )
+            best = min(best, (float(self.power) * math.log(moment) + math.log(2 / tail)) / s)
+        return math.ceil(best)
+
+    def plus(self, other: DiscreteLaplace) -> DiscreteLaplace:
+        """Return the law of the sum of two independent noises of equal ε: powers add."""
+        if self.epsilon != other.epsilon:
+            raise InputError(
+                f"epsilon must be equal for noises to add up to one law, got "
+                f"{_plain(self.epsilon)} and {_plain(other.epsilon)}"
+            )
+        return DiscreteLaplace(self.epsilon, self.power + other.power)
+
+    def shares(self, parties: int, *, survivors: int | None = None) -> DiscreteLaplace:
+        """Return the law each of ``parties`` parties adds so that any ``survivors`` of them reach this noise.
+
+        >>> DiscreteLaplace(1).shares(5, survivors=3)
+        DiscreteLaplace(epsilon=1, power=1/3)
+        """
+        survivors = parties if survivors is None else survivors
+        if not 1 <= survivors <= parties:
+            raise InputError(f"survivors must be between 1 and parties={parties}, got {survivors}")
+        return DiscreteLaplace(self.epsilon, self.power / survivors)
+
+
+def _plain(value: Fraction) -> str:
+    """Write a fraction as a short decimal where that is exact, else as p/q."""
+    if value.denominator == 1:
+        return str(value.numerator)
+    as_float = float(value)
+    if math.isfinite(as_float) and Fraction(str(as_float)) == value:
+        return str(as_float)
+    return str(value)

@@ -1,0 +1,271 @@
+"""Noisy counts and the noisy profile: what crosses the privacy border.
+
+A *noisy count* is h + Z, a signed integer. The *noisy profile* says for each integer v how many cells hold v;
+with the public parameters it is all that any estimator needs. Both are sparse-friendly: a few cells near 10¹²
+cost nothing extra.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import IncompatibleError, InputError
+from .layout import Layout
+from .noise import DiscreteLaplace, Exact
+
+__all__ = ["NoisyCounts", "NoisyProfile", "as_signed_integers", "tally"]
+
+BLOCK = 1 << 16
+"""Cells tallied at a time: a block of int64 and its bincount stay in the second-level cache."""
+
+WINDOW = 1 << 17
+"""Widest dense window of values counted by bincount; values outside go through np.unique."""
+
+Int64 = NDArray[np.int64]
+
+
+def as_signed_integers(counts: Any, name: str = "noisy counts") -> Int64:
+    """Return ``counts`` as a one-dimensional int64 array, refusing whatever is not signed integers.
+
+    >>> as_signed_integers([3, -1])
+    array([ 3, -1])
+    """
+    if isinstance(counts, Sequence) and not isinstance(counts, str | bytes) and any(
+        isinstance(value, bool | np.bool_) for value in counts
+    ):
+        raise InputError(f"{name} must be integers, got booleans")
+    try:
+        array = np.asarray(counts)
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"{name} must be a one-dimensional array of integers: {error}") from None
+    if array.ndim != 1:
+        raise InputError(f"{name} must be one-dimensional, got {array.ndim} dimensions")
+    if array.size == 0:
+        raise InputError(f"{name} must not be empty")
+    if array.dtype.kind == "i":
+        return array.astype(np.int64, copy=False)
+    if array.dtype.kind == "u" or (
+        array.dtype == object and all(isinstance(v, int) and not isinstance(v, bool) for v in array)
+    ):
+        bounds = np.iinfo(np.int64)
+        if array.max() > bounds.max or array.min() < bounds.min:
+            worst = array.max() if array.max() > bounds.max else array.min()
+            raise InputError(f"{name} must fit into 64 bits, got {worst}")
+        return array.astype(np.int64)
+    if array.dtype.kind == "f":
+        raise InputError(
+            f"{name} must be signed integers with discrete Laplace noise, got floats "
+            f"(rounded continuous Laplace is another law and would bias every answer)"
+        )
+    raise InputError(f"{name} must be integers, got dtype {array.dtype}")
+
+
+def tally(counts: Int64) -> tuple[Int64, Int64]:
+    """Return the distinct values and how many cells hold each, in blocks and constant extra memory.
+
+    >>> values, how_many = tally(np.array([0, 5, 0, -2]))
+    >>> values.tolist(), how_many.tolist()
+    ([-2, 0, 5], [1, 2, 1])
+    """
+    counter = _Counter()
+    for start in range(0, counts.size, BLOCK):
+        counter.add(counts[start : start + BLOCK])
+    return counter.result()
+
+
+class _Counter:
+    """Counts values in a dense window that grows to WINDOW, and the far ones in a sparse remainder."""
+
+    def __init__(self) -> None:
+        self.low = 0
+        self.dense = np.zeros(0, dtype=np.int64)
+        self.far: list[tuple[Int64, Int64]] = []
+
+    def add(self, block: Int64) -> None:
+        low, high = int(block.min()), int(block.max())
+        if self.dense.size == 0:
+            middle = int(np.median(block)) if high - low >= WINDOW else (low + high) // 2
+            self.low = middle
+        if not (self.low <= low and high < self.low + self.dense.size):
+            self._grow(low, high)
+            end = self.low + self.dense.size
+            if low < self.low or high >= end:
+                inside = (block >= self.low) & (block < end)
+                self._add_far(*np.unique(block[~inside], return_counts=True))
+                block = block[inside]
+        if block.size:
+            offset = block - self.low
+            counted = np.bincount(offset)
+            self.dense[: counted.size] += counted
+
+    def _grow(self, low: int, high: int) -> None:
+        """Widen the window towards low and high, as far as WINDOW allows."""
+        old_low, old_end = self.low, self.low + self.dense.size
+        slack = max(64, self.dense.size // 2)
+        new_low = min(old_low, low - slack) if old_end - low < WINDOW else old_low
+        new_end = max(old_end, high + slack) if high - new_low < WINDOW else old_end
+        grown = np.zeros(new_end - new_low, dtype=np.int64)
+        grown[old_low - new_low : old_end - new_low] = self.dense
+        self.low, self.dense = new_low, grown
+
+    def _add_far(self, values: Int64, how_many: Int64) -> None:
+        self.far.append((values, how_many))
+        if len(self.far) > 64:
+            self.far = [combine(self.far)]
+
+    def result(self) -> tuple[Int64, Int64]:
+        occupied = np.flatnonzero(self.dense)
+        return combine([(occupied + self.low, self.dense[occupied]), *self.far])
+
+
+def combine(tallies: Iterable[tuple[Int64, Int64]]) -> tuple[Int64, Int64]:
+    """Add up tallies over disjoint cells: one ascending value each, duplicates summed."""
+    pairs = list(tallies)
+    values, where = np.unique(np.concatenate([p[0] for p in pairs]), return_inverse=True)
+    total = np.zeros(values.size, dtype=np.int64)
+    np.add.at(total, where, np.concatenate([p[1] for p in pairs]))
+    return values, total
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyProfile:
+    """How many cells hold each noisy count: small, mergeable over disjoint cells.
+
+    values : distinct noisy counts, ascending
+    tally : number of cells that hold each of them, all ≥ 1
+    noise : the law of the noise in every cell
+    layout : what the cells are
+    parts : for a sketch with levels, the noisy profile of each level; else empty
+    """
+
+    values: Int64
+    tally: Int64
+    noise: DiscreteLaplace
+    layout: Layout
+    parts: tuple[NoisyProfile, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.values.shape != self.tally.shape or self.values.ndim != 1 or self.values.size == 0:
+            raise InputError("values and tally must be equally long, one-dimensional and not empty")
+        if (np.diff(self.values) <= 0).any() or (self.tally <= 0).any():
+            raise InputError("values must be ascending and distinct, and every tally ≥ 1")
+        if self.cells != self.layout.cells:
+            raise InputError(f"the tally must add up to cells={self.layout.cells}, got {self.cells}")
+
+    @property
+    def cells(self) -> int:
+        """Number of cells d."""
+        return int(self.tally.sum())
+
+    @property
+    def fractions(self) -> NDArray[np.float64]:
+        """y: the share of cells at each of ``values``."""
+        return np.asarray(self.tally / self.cells)
+
+    @classmethod
+    def from_counts(cls, noisy_counts: Any, *, epsilon: Exact, power: Exact = 1) -> NoisyProfile:
+        """Tally noisy counts, one per item of a known domain.
+
+        >>> NoisyProfile.from_counts([0, 2, -1, 0], epsilon=1)
+        NoisyProfile(4 cells, 3 distinct values from -1 to 2, DiscreteLaplace(epsilon=1))
+        """
+        counts = as_signed_integers(noisy_counts)
+        layout = Layout(kind="known", cells=counts.size, domain=counts.size)
+        return NoisyCounts(counts, DiscreteLaplace(epsilon, power), layout).profile()
+
+    @classmethod
+    def from_tally(
+        cls, values: Any, tally: Any, *, noise: DiscreteLaplace, layout: Layout | None = None
+    ) -> NoisyProfile:
+        """Build from value/number-of-cells pairs, in any order, duplicates added up."""
+        values = as_signed_integers(values, "values")
+        how_many = as_signed_integers(tally, "tally")
+        if values.shape != how_many.shape:
+            raise InputError(f"values and tally must be equally long, got {values.size} and {how_many.size}")
+        if (how_many < 0).any():
+            raise InputError(f"tally must be ≥ 0, got {int(how_many.min())}")
+        keep = how_many > 0
+        if not keep.any():
+            raise InputError("tally must hold at least one cell")
+        values, how_many = combine([(values[keep], how_many[keep])])
+        cells = int(how_many.sum())
+        return cls(values, how_many, noise, layout or Layout(kind="known", cells=cells, domain=cells))
+
+    def merge(self, other: NoisyProfile) -> NoisyProfile:
+        """Return the noisy profile of two disjoint sets of cells of the same sketch."""
+        if self.noise != other.noise:
+            raise IncompatibleError("noise", self.noise, other.noise)
+        mine = replace(self.layout, cells=1, domain=None)
+        mine.require_equal(replace(other.layout, cells=1, domain=None))
+        if len(self.parts) != len(other.parts):
+            raise IncompatibleError("parts", len(self.parts), len(other.parts))
+        values, how_many = combine([(self.values, self.tally), (other.values, other.tally)])
+        domains = (self.layout.domain, other.layout.domain)
+        layout = replace(
+            self.layout,
+            cells=self.layout.cells + other.layout.cells,
+            domain=None if None in domains else sum(d for d in domains if d is not None),
+        )
+        parts = tuple(a.merge(b) for a, b in zip(self.parts, other.parts))
+        return NoisyProfile(values, how_many, self.noise, layout, parts)
+
+    __add__ = merge
+
+    def folded(self) -> tuple[Int64, Int64]:
+        """Return values and tally after max(value, 0): for ρ = 1 what lies below 0 carries no information."""
+        below = int(np.searchsorted(self.values, 0, side="right"))
+        if below == 0:
+            return self.values, self.tally
+        zero = np.array([0], dtype=np.int64)
+        return (
+            np.concatenate([zero, self.values[below:]]),
+            np.concatenate([[self.tally[:below].sum()], self.tally[below:]]).astype(np.int64),
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"NoisyProfile({self.cells:,} cells, {self.values.size:,} distinct values from "
+            f"{self.values[0]} to {self.values[-1]}, {self.noise})"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyCounts:
+    """The released cells of a sketch: noisy counts with the public parameters.
+
+    counts : h + Z for every cell, int64
+    noise : the law of Z
+    layout : what the cells are
+    """
+
+    counts: Int64
+    noise: DiscreteLaplace
+    layout: Layout
+
+    def __post_init__(self) -> None:
+        if self.counts.size != self.layout.cells:
+            raise InputError(f"counts must be cells={self.layout.cells} long, got {self.counts.size}")
+
+    def profile(self) -> NoisyProfile:
+        """Tally the counts into a noisy profile, level by level where there are levels."""
+        levels = self.layout.levels
+        if levels == 1:
+            return NoisyProfile(*tally(self.counts), self.noise, self.layout)
+        size = self.layout.cells // levels
+        part = replace(self.layout, cells=size, levels=1)
+        parts = tuple(
+            NoisyProfile(*tally(self.counts[i * size : (i + 1) * size]), self.noise, part) for i in range(levels)
+        )
+        values, how_many = combine([(p.values, p.tally) for p in parts])
+        return NoisyProfile(values, how_many, self.noise, self.layout, parts)
+
+    def __len__(self) -> int:
+        return int(self.counts.size)
+
+    def __repr__(self) -> str:
+        return f"NoisyCounts({self.counts.size:,} cells, {self.noise})"

@@ -1,0 +1,1 @@
+"""Protocols that speak the same noise."""
