@@ -1,0 +1,36 @@
+"""Put a benchmark's result into docs/benchmarks.md, between the markers of its name."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "benchmarks.md"
+IMAGES = ROOT / "docs" / "img"
+
+
+def machine(*packages: str) -> str:
+    """One line that says where a result comes from."""
+    with open("/proc/cpuinfo") as lines:
+        models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    versions = ", ".join(f"{name} {version(name)}" for name in packages)
+    python = ".".join(map(str, sys.version_info[:3]))
+    return f"{os.cpu_count()} × {models[0] if models else platform.machine()}, Python {python}, {versions}"
+
+
+def write_section(name: str, text: str) -> None:
+    """Replace the section ``name`` of docs/benchmarks.md, or append it where there is none."""
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    block = f"{begin}\n{text.strip()}\n{end}"
+    page = PAGE.read_text() if PAGE.exists() else "# Benchmarks\n"
+    pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
+    if pattern.search(page):
+        page = pattern.sub(lambda _: block, page)
+    else:
+        page = page.rstrip() + "\n\n" + block + "\n"
+    PAGE.write_text(page)
