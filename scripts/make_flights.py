@@ -23,8 +23,10 @@ def source() -> bytes:
 
 
 def main() -> None:
-    flights = pl.read_csv(source(), columns=["tailnum", "origin", "dest"], null_values=["NA", ""])
-    pairs = flights.drop_nulls(["tailnum", "dest"]).group_by("tailnum", "dest").len()
+    flights = pl.read_csv(source(), columns=["tailnum", "origin", "dest"]).with_columns(
+        pl.col("tailnum").fill_null("NA")  # not recorded; kept as a tail number of its own, so that no row is lost
+    )
+    pairs = flights.group_by("tailnum", "dest").len()
     print(flights.height, "rows;", pairs.height, "distinct (tailnum, dest);", (pairs["len"] == 1).sum(), "of them once")
     flights.select("tailnum", "origin", "dest").write_parquet(TARGET, compression="zstd", compression_level=22)
     print(TARGET, TARGET.stat().st_size, "bytes")
