@@ -1,0 +1,271 @@
+"""Reading files and standard input: every format gives the same items, and every fault names file, row and fix."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from collections import Counter
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unnoise.errors import InputError
+from unnoise.ingest import FORMATS, Batch, Wanted, open_source
+
+ROWS = [("00123", "a"), ("7", "b"), ("", "c"), (None, "d"), ("x,y", "e"), ('q"q', "f"), ("two\nlines", "g"), ("ü", "h")]
+X = Wanted(columns=("x",))
+
+
+def write(folder: Path, format: str, rows=ROWS, packed: bool = False) -> Path:
+    """Write rows of (x, y) in one of the formats."""
+    frame = pl.DataFrame(rows, schema={"x": pl.String, "y": pl.String}, orient="row")
+    path = folder / f"rows.{ {'lines': 'txt'}.get(format, format) }"
+    if format in ("csv", "tsv"):
+        frame.write_csv(path, separator="," if format == "csv" else "\t", quote_style="necessary")
+    elif format == "ndjson":
+        path.write_text("".join(json.dumps({"x": x, "y": y}) + "\n" for x, y in rows))
+    elif format == "parquet":
+        frame.write_parquet(path)
+    elif format == "arrow":
+        frame.write_ipc(path)
+    else:
+        path.write_text("".join(f"{x}\n" for x, _ in rows))
+    if packed:
+        squeezed = path.with_name(path.name + ".gz")
+        squeezed.write_bytes(gzip.compress(path.read_bytes()))
+        return squeezed
+    return path
+
+
+def items(batches) -> list[tuple]:
+    return [row for batch in batches for row in batch.items.rows()]
+
+
+EXPECTED = [(x,) for x, _ in ROWS if x is not None]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("format", ["csv", "tsv", "ndjson"])
+def test_text_formats_give_text(tmp_path, format, packed):
+    source = open_source([write(tmp_path, format, packed=packed)])
+    assert items(source.batches(X)) == EXPECTED
+    assert source.format == format
+    assert not source.typed
+
+
+@pytest.mark.parametrize("format", ["parquet", "arrow"])
+def test_typed_formats_keep_their_types(tmp_path, format):
+    assert items(open_source([write(tmp_path, format)]).batches(X)) == EXPECTED
+    numbers = tmp_path / f"n.{format}"
+    frame = pl.DataFrame({"x": [3, None, 1]}, schema={"x": pl.Int16})
+    frame.write_parquet(numbers) if format == "parquet" else frame.write_ipc(numbers)
+    assert items(open_source([numbers]).batches(X)) == [(3,), (1,)]
+
+
+def test_lines_need_no_header(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_bytes(b"to\nbe\r\n\"or\nto,be\n")
+    assert items(open_source([path]).batches(Wanted(columns=("line",)))) == [("to",), ("be",), ('"or',), ("to,be",)]
+    assert open_source([path]).columns() == ["line"]
+
+
+@pytest.mark.parametrize("format", ["csv", "tsv", "ndjson", "lines", "arrow"])
+def test_standard_input_gives_what_the_file_gives(tmp_path, format):
+    rows = [row for row in ROWS if row[0] is None or "\n" not in row[0]] if format == "lines" else ROWS
+    if format == "lines":
+        rows = [row for row in rows if row[0] is not None]
+    path = write(tmp_path, format, rows)
+    wanted = Wanted(columns=("line",)) if format == "lines" else X
+    if format == "arrow":
+        table, sink = pl.read_ipc(path).to_arrow(), io.BytesIO()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        data = sink.getvalue()
+    else:
+        data = path.read_bytes()
+    streamed = open_source(["-"], format=format, stream=io.BytesIO(data))
+    assert items(streamed.batches(wanted)) == items(open_source([path]).batches(wanted))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.text(st.characters(codec="utf-8", exclude_characters="\r\0"), min_size=1), st.integers()),
+                min_size=1))
+def test_csv_file_and_stream_agree(tmp_path_factory, rows):
+    frame = pl.DataFrame([(x, str(y)) for x, y in rows], schema={"x": pl.String, "y": pl.String}, orient="row")
+    path = tmp_path_factory.mktemp("csv") / "r.csv"
+    frame.write_csv(path, quote_style="always")
+    wanted = Wanted(columns=("y", "x"))
+    expected = [(str(y), x) for x, y in rows]
+    assert items(open_source([path]).batches(wanted)) == expected
+    assert items(open_source(["-"], stream=io.BytesIO(path.read_bytes())).batches(wanted)) == expected
+
+
+def test_a_long_stream_comes_in_pieces():
+    data = b"x,n\n" + b"".join(b"item%d,%d\n" % (i % 1000, i) for i in range(300_000))
+    batches = list(open_source(["-"], stream=io.BytesIO(data)).batches(X, chunk=10_000))
+    assert all(isinstance(batch, Batch) and batch.rows <= 10_000 for batch in batches)
+    assert Counter(items(batches)) == {(f"item{i}",): 300 for i in range(1000)}
+
+
+def test_without_header(tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_text("a,1\nb,2\n")
+    wanted = Wanted(columns=("column_1",), counts="column_2")
+    for source in (
+        open_source([path], header=False),
+        open_source(["-"], header=False, stream=io.BytesIO(path.read_bytes())),
+    ):
+        (batch,) = source.batches(wanted)
+        assert batch.items.rows() == [("a",), ("b",)]
+        assert batch.counts.to_list() == [1, 2]
+
+
+def test_every_wanted_column_and_dropped_rows(tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_text("who,what,times,where\nann,x,2,A\nbob,y,,A\n,z,1,B\ncat,,1,B\ndan,w,-4,B\n")
+    wanted = Wanted(columns=("what",), counts="times", person="who", group="where")
+    (batch,) = open_source([path]).batches(wanted)
+    assert batch.items.rows() == [("x",), ("w",)]
+    assert batch.counts.to_list() == [2, -4]
+    assert batch.person.to_list() == ["ann", "dan"]
+    assert batch.group.to_list() == ["A", "B"]
+    assert (batch.rows, batch.dropped) == (5, 3)
+
+
+def test_globs_and_several_files(tmp_path):
+    for name, value in (("b.csv", "2"), ("a.csv", "1"), ("c.csv", "3")):
+        (tmp_path / name).write_text(f"x\n{value}\n")
+    assert items(open_source([str(tmp_path / "*.csv")]).batches(X)) == [("1",), ("2",), ("3",)]
+    assert open_source([tmp_path / "b.csv", tmp_path / "a.csv"]).rows() == 4
+
+
+def test_sql_over_the_files(tmp_path):
+    (tmp_path / "a.csv").write_text("x,y\na,1\nb,20\n")
+    (tmp_path / "b.csv").write_text("x,y\nc,30\n")
+    sql = "SELECT upper(x) AS item, CAST(y AS BIGINT) AS n FROM data WHERE CAST(y AS BIGINT) > 10"
+    source = open_source([str(tmp_path / "*.csv")], sql=sql)
+    assert source.columns() == ["item", "n"]
+    (batch,) = source.batches(Wanted(columns=("item", "n")))
+    assert batch.items.rows() == [("B", 20), ("C", 30)]
+
+
+def test_integers_on_request(tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_text("x\n007\n-5\n\n9\n")
+    assert items(open_source([path]).batches(Wanted(columns=("x",), integers=True))) == [(7,), (-5,), (9,)]
+
+
+def fault(call) -> str:
+    with pytest.raises(InputError) as caught:
+        call()
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+FAULTS = {
+    "long": (b"x,y\na,1\nb,2,3\n", "row 2: 2 fields expected, got 3; put quotes around"),
+    "utf8": (b"x,y\na,1\nb,2\n\xff,3\n", "row 3: not UTF-8 (byte 0xff); convert"),
+    "quote": (b'x,y\na,1\n"b,2\nc,3\n', "row 2 (line 3): a quote is opened and never closed"),
+    "empty": (b"", "the file is empty"),
+    "header": (b"x,y\n", "there must be at least one row, got none"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_bad_csv_is_named(tmp_path, name):
+    content, expected = FAULTS[name]
+    path = tmp_path / f"{name}.csv"
+    path.write_bytes(content)
+    message = fault(lambda: list(open_source([path]).batches(X)))
+    assert str(path) in message
+    assert expected in message
+
+
+@pytest.mark.parametrize("content", [v[0] for k, v in FAULTS.items() if k != "quote"])
+def test_bad_csv_on_standard_input(content):
+    assert "standard input" in fault(lambda: list(open_source(["-"], stream=io.BytesIO(content)).batches(X)))
+
+
+def test_bad_json_is_named(tmp_path):
+    path = tmp_path / "r.ndjson"
+    for content, expected in (
+        ('{"x":1}\n{"x":\n', "row 2: not JSON"), ('{"x":1}\n[1]\n', "row 2: must be a JSON object, got list"),
+    ):
+        path.write_text(content)
+        assert expected in fault(lambda: list(open_source([path]).batches(X)))
+        stream = io.BytesIO(content.encode())
+        assert expected in fault(lambda: list(open_source(["-"], format="ndjson", stream=stream).batches(X)))  # noqa: B023
+
+
+def test_bad_integers_are_named(tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_text("x,n\n1,1\n2,2\nx3,3.5\n")
+    wanted = Wanted(columns=("x",), integers=True)
+    message = fault(lambda: list(open_source([path]).batches(wanted, chunk=2)))
+    assert f"{path}, row 3: x must be a 64-bit integer, got 'x3'; leave out --int" in message
+    message = fault(lambda: list(open_source([path]).batches(Wanted(columns=("x",), counts="n"))))
+    assert "row 3: n must be a 64-bit integer, got '3.5'; correct or remove the row" in message
+    path.write_text("x\n9223372036854775808\n")
+    assert "row 1" in fault(lambda: list(open_source([path]).batches(wanted)))
+
+
+def test_other_types_are_refused_with_a_cast(tmp_path):
+    path = tmp_path / "r.parquet"
+    pl.DataFrame({"x": [1.5]}).write_parquet(path)
+    assert "CAST(x AS VARCHAR)" in fault(lambda: list(open_source([path]).batches(X)))
+    wanted = Wanted(columns=("x",), integers=True)
+    assert "CAST(x AS BIGINT)" in fault(lambda: list(open_source([path]).batches(wanted)))
+
+
+def test_missing_column_names_the_near_ones(tmp_path):
+    path = write(tmp_path, "csv")
+    message = fault(lambda: list(open_source([path]).batches(Wanted(columns=("X",)))))
+    assert message == f"{path}: no column 'X'; did you mean x?"
+    assert "there is x, y" in fault(lambda: list(open_source([path]).batches(Wanted(columns=("customer",)))))
+    stream = io.BytesIO(path.read_bytes())
+    assert "did you mean x?" in fault(lambda: list(open_source(["-"], stream=stream).batches(Wanted(columns=("X",)))))
+
+
+def test_bad_names_and_options(tmp_path):
+    write(tmp_path, "csv")
+    assert "did you mean" in fault(lambda: open_source([tmp_path / "row.csv"]))
+    assert "no file matches" in fault(lambda: open_source([str(tmp_path / "*.parquet")]))
+    assert "is a folder" in fault(lambda: open_source([tmp_path]))
+    assert ", ".join(FORMATS) in fault(lambda: open_source([tmp_path / "rows.csv"], format="excel"))
+    (tmp_path / "mystery").write_text("x\n1\n")
+    assert "add --format" in fault(lambda: open_source([tmp_path / "mystery"]))
+    assert "must be the only input" in fault(lambda: open_source(["-", tmp_path / "rows.csv"]))
+    assert "--sql needs files" in fault(lambda: open_source(["-"], sql="SELECT 1"))
+    assert "write it to a file" in fault(lambda: open_source(["-"], format="parquet"))
+    assert "an input is required" in fault(lambda: open_source([]))
+    (tmp_path / "r.parquet").write_text("rubbish")
+    assert "not readable as parquet" in fault(lambda: list(open_source([tmp_path / "r.parquet"]).batches(X)))
+    write(tmp_path, "csv", packed=True)
+    cut = tmp_path / "rows.csv.gz"
+    cut.write_bytes(cut.read_bytes()[:-9])
+    assert "damaged or cut short" in fault(lambda: list(open_source([cut]).batches(X)))
+
+
+def test_bad_queries(tmp_path):
+    path = write(tmp_path, "csv")
+    for sql, expected in (
+        ("SELECT nope FROM data", "the query failed"),
+        ("SELECT x FROM table1", "the table is called data"),
+        ("SELEC x", "the query failed"),
+        ("SELECT x FROM data WHERE y > 3", "CAST(name AS BIGINT)"),
+    ):
+        source = open_source([path], sql=sql)
+        assert expected in fault(lambda: list(source.batches(X)))  # noqa: B023
+
+
+def test_progress_totals(tmp_path):
+    assert open_source([write(tmp_path, "parquet")]).rows() == len(ROWS)
+    assert open_source([write(tmp_path, "arrow")]).rows() == len(ROWS)
+    assert open_source([write(tmp_path, "csv", packed=True)]).rows() is None
+    assert open_source(["-"], stream=io.BytesIO(b"x\n1\n")).rows() is None
