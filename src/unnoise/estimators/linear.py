@@ -1,0 +1,310 @@
+"""The unbiased linear inverse of the noise: profile, functionals and their variances.
+
+Symbols: ε, a = e^(−ε), ρ the power, κ = a/(1−a)², β = a/(1−a); h a true count, v = h + Z the noisy one.
+
+Discrete Laplace noise has generating function (1−a)²/((1−az)(1−a/z)) = 1/(1 − κ(z − 2 + 1/z)), so its inverse
+has three taps: with D g = g − κ·Δ²g and Δ²g(t) = g(t−1) − 2g(t) + g(t+1),
+
+    E[(D g)(h + Z)] = g(h)        for every g with |g(t)| = o(a^(−|t|)).
+
+**ρ = 1.** Given v ≤ 0 the excess −v is geometric whatever h is, so a noisy count below 0 is *folded* to t = 0,
+where w(0) = g(0) − β(g(1) − g(0)) replaces the mean of D g; a declared bound n folds likewise above:
+
+    w(t) = g(t) − κ·Δ²g(t)  (0 < t < n),   w(0) = (g(0) − a·g(1))/(1−a),   w(n) = (g(n) − a·g(n−1))/(1−a).
+
+**Integer ρ > 1.** w = D^ρ g with g(t) = g(0) for t < 0, no folding.
+
+**Fractional ρ > 1.** D^ρ = D^r P with r = ⌈ρ⌉ and P the convolution by the noise law of power r − ρ < 1 (by FFT
+of its characteristic function): differences first, then an average with positive weights, hence no cancellation.
+
+**Variance.** Σ_cells w(v) is unbiased for Σ_cells g(h) and Σ_cells (w² − W[g²])(v) for its variance, W[g²] being
+the weights of g². For ρ = 1 the bracket is a sum of squares, never negative and free of cancellation:
+κ²(Δ²g)² + κ(g(t+1)−g(t))² + κ(g(t)−g(t−1))² inside, κ(g(1)−g(0))² at 0. For ρ > 1 it is evaluated after
+subtracting a nearby value of g, which changes nothing (Σ taps = 1) and keeps the digits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.fft import irfft, next_fast_len
+from scipy.signal import fftconvolve
+
+from ..errors import InputError
+from ..noise import DiscreteLaplace
+from ..noisy import NoisyProfile, as_signed_integers
+from ._fit import Fit
+from ._input import LARGEST, check_input, check_max_count, check_noise
+
+__all__ = ["Function", "functional", "linear", "second_difference_weight", "smoothed_tally", "weights"]
+
+Function = Callable[[NDArray[np.int64]], Any]
+"""A function of a count, vectorised over int64 arrays of counts ≥ 0."""
+
+Floats = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+
+LIMIT = 50_000_000
+"""Most points a dense stretch may take (fractional power only): 400 MB."""
+
+CHUNK = 1 << 18
+"""Values handled at a time for integer powers above 1."""
+
+
+def second_difference_weight(noise: DiscreteLaplace) -> float:
+    """κ = a/(1−a)², half the variance of one noise.
+
+    >>> noise = DiscreteLaplace(1)
+    >>> round(second_difference_weight(noise), 6) == round(noise.variance / 2, 6)
+    True
+    """
+    return noise.a / math.expm1(-noise.epsilon) ** 2
+
+
+def weights(g: Function, values: Any, noise: DiscreteLaplace, *, max_count: int | None = None) -> Floats:
+    """w at the given noisy values: E w(h + Z) = g(h) for every count h ≥ 0 (and ≤ max_count where declared).
+
+    Parameters
+    ----------
+    g : callable
+        Vectorised function of int64 counts ≥ 0; g² must grow slower than a^(−t).
+    values : integers
+        Noisy counts, of any sign.
+    noise : DiscreteLaplace
+        The law of Z, power ≥ 1.
+    max_count : int, optional
+        A bound that truly holds for every count; folds the values above it (power 1 only).
+
+    Examples
+    --------
+    >>> weights(lambda t: t == 0, [-3, 0, 1, 2], DiscreteLaplace(1)).round(4).tolist()
+    [1.582, 1.582, -0.9207, 0.0]
+    """
+    values = as_signed_integers(values, "values")
+    return _weights_and_spread(g, values, check_noise(noise), check_max_count(max_count))[0]
+
+
+def functional(noisy: NoisyProfile, g: Function, *, max_count: int | None = None) -> tuple[float, float]:
+    """Unbiased estimates of Σ_cells g(h) and of that estimate's variance.
+
+    The variance estimate is never negative for power 1; for higher powers it may be, when it is small.
+
+    Examples
+    --------
+    >>> noisy = NoisyProfile.from_counts([3, -1, 7], epsilon=1)
+    >>> value, variance = functional(noisy, lambda t: t)   # −1 folds to 0, which counts for −a/(1−a)
+    >>> round(value, 6), round(variance, 6)
+    (9.418023, 4.603368)
+    """
+    bound = check_input(noisy, max_count)
+    w, spread = _weights_and_spread(g, noisy.values, noisy.noise, bound)
+    return float(noisy.tally @ w), float(noisy.tally @ spread)
+
+
+def linear(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
+    """The unbiased signed profile: sums to 1, may be negative, reaches past the largest occupied value.
+
+    Examples
+    --------
+    >>> fit = linear(NoisyProfile.from_counts([0, 2, -1, 0], epsilon=1))
+    >>> fit.support.tolist(), bool(abs(fit.mass.sum() - 1) < 1e-12)
+    ([0, 1, 2, 3], True)
+    """
+    bound = check_input(noisy, max_count)
+    noise = noisy.noise
+    if noise.power == 1:
+        support, mass = _folded_inverse(noisy, bound)
+    else:
+        values, share = smoothed_tally(noisy)
+        taps = _taps(second_difference_weight(noise), math.ceil(noise.power))
+        reach = taps.size // 2
+        support, mass = _collect(
+            np.concatenate([np.maximum(values + j, 0) for j in range(-reach, reach + 1)]),
+            np.concatenate([c * share for c in taps]),
+        )
+    return Fit(support, mass, "linear", {"power": str(noise.power), "folded": noise.power == 1})
+
+
+def smoothed_tally(noisy: NoisyProfile) -> tuple[Int64, Floats]:
+    """Values and shares of cells, completed to the next integer power by the mean effect of the missing noise.
+
+    For integer ρ these are the occupied values themselves. For fractional ρ every cell is spread by the law of
+    power ⌈ρ⌉ − ρ, cut where what is left is below rounding.
+    """
+    extra = math.ceil(noisy.noise.power) - noisy.noise.power
+    if extra == 0:
+        return noisy.values, noisy.fractions
+    kernel = _kernel(DiscreteLaplace(noisy.noise.epsilon, extra), math.ceil(noisy.noise.power))
+    reach = kernel.size // 2
+    stretches = list(_stretches(noisy.values, 2 * reach))
+    length = sum(int(last - first) + 2 * reach + 1 for first, last, _ in stretches)
+    _refuse_above_limit(length, noisy.noise)
+    values, shares = [], []
+    for first, last, inside in stretches:
+        dense = np.zeros(int(last - first) + 1)
+        dense[noisy.values[inside] - first] = noisy.fractions[inside]
+        shares.append(np.maximum(fftconvolve(dense, kernel), 0) if dense.size > 1 else dense[0] * kernel)
+        values.append(np.arange(first - reach, last + reach + 1))
+    return np.concatenate(values), np.concatenate(shares)
+
+
+def _folded_inverse(noisy: NoisyProfile, bound: int | None) -> tuple[Int64, Floats]:
+    """Power 1: three taps inside, two at a folded end."""
+    if bound == 0:
+        return np.zeros(1, dtype=np.int64), np.ones(1)
+    kappa, beta = second_difference_weight(noisy.noise), _beta(noisy.noise)
+    values, tally = noisy.folded()
+    share = tally / noisy.cells
+    if bound is not None and values[-1] > bound:
+        values, share = _collect(np.minimum(values, bound), share)
+    left = np.where(values == 0, 0.0, kappa)
+    right = np.where(values == 0, beta, kappa)
+    if bound is not None:
+        left = np.where(values == bound, beta, left)
+        right = np.where(values == bound, 0.0, right)
+    points = np.concatenate([values - 1, values, values + 1])
+    mass = np.concatenate([-left * share, (1 + left + right) * share, -right * share])
+    inside = points >= 0 if bound is None else (points >= 0) & (points <= bound)
+    return _collect(points[inside], mass[inside])
+
+
+def _collect(points: Int64, mass: Floats) -> tuple[Int64, Floats]:
+    """Ascending distinct points with the masses of equal points added up."""
+    support, where = np.unique(points, return_inverse=True)
+    return support, np.bincount(where, weights=mass, minlength=support.size).astype(float)
+
+
+def _taps(kappa: float, times: int) -> Floats:
+    """The ρ-fold filter: coefficients of (1 − κ(z − 2 + 1/z))^ρ."""
+    taps = np.ones(1)
+    for _ in range(times):
+        taps = np.convolve(taps, [-kappa, 1 + 2 * kappa, -kappa])
+    return taps
+
+
+def _beta(noise: DiscreteLaplace) -> float:
+    """β = a/(1−a)."""
+    return 1 / math.expm1(noise.epsilon) if noise.epsilon < 700 else 0.0
+
+
+def _weights_and_spread(
+    g: Function, values: Int64, noise: DiscreteLaplace, bound: int | None
+) -> tuple[Floats, Floats]:
+    """w and w² − W[g²] at each value."""
+    if int(values.max()) >= LARGEST or int(values.min()) <= -LARGEST:
+        raise InputError(f"noisy counts must be below 2^62, got {values.min()} to {values.max()}")
+    if noise.power == 1:
+        return _folded_weights(g, values, noise, bound)
+    if noise.power.denominator == 1:
+        return _repeated_weights(g, values, noise)
+    return _averaged_weights(g, values, noise)
+
+
+def _folded_weights(
+    g: Function, values: Int64, noise: DiscreteLaplace, bound: int | None
+) -> tuple[Floats, Floats]:
+    kappa, beta = second_difference_weight(noise), _beta(noise)
+    top = LARGEST if bound is None else bound
+    t = np.clip(values, 0, top)
+    here = _evaluate(g, t)
+    down = here - _evaluate(g, np.maximum(t - 1, 0))
+    up = _evaluate(g, np.minimum(t + 1, top)) - here
+    bend = up - down
+    end = (t == 0) | (t == top)
+    # At a folded end only one of the two differences is not 0, and β takes the place of κ.
+    w = here - np.where(end, beta, kappa) * bend
+    spread = kappa * (up**2 + down**2) + np.where(end, 0.0, (kappa * bend) ** 2)
+    return w, spread
+
+
+def _repeated_weights(g: Function, values: Int64, noise: DiscreteLaplace) -> tuple[Floats, Floats]:
+    kappa, times = second_difference_weight(noise), int(noise.power)
+    w, spread = np.empty(values.size), np.empty(values.size)
+    for start in range(0, values.size, CHUNK):
+        part = slice(start, start + CHUNK)
+        around = values[part] + np.arange(-times, times + 1)[:, None]
+        table = _evaluate(g, np.maximum(around, 0))
+        middle = table[times].copy()
+        table -= middle
+        excess = _filter(table, kappa, times)[0]
+        w[part] = middle + excess
+        spread[part] = excess**2 - _filter(table**2, kappa, times)[0]
+    return w, spread
+
+
+def _averaged_weights(g: Function, values: Int64, noise: DiscreteLaplace) -> tuple[Floats, Floats]:
+    kappa, times = second_difference_weight(noise), math.ceil(noise.power)
+    kernel = _kernel(DiscreteLaplace(noise.epsilon, times - noise.power), times)
+    reach = kernel.size // 2
+    order = np.argsort(values, kind="stable")
+    ascending = values[order]
+    w, spread = np.empty(values.size), np.empty(values.size)
+    block = max(4 * reach, 4096)
+    start = 0
+    while start < ascending.size:
+        first = int(ascending[start])
+        stop = int(np.searchsorted(ascending, first + block))
+        last = int(ascending[stop - 1])
+        _refuse_above_limit(last - first + 2 * reach, noise)
+        window = np.arange(first - reach - times, last + reach + times + 1)
+        table = _evaluate(g, np.maximum(window, 0))
+        middle = table[table.size // 2]
+        table -= middle
+        at = ascending[start:stop] - first
+        excess = fftconvolve(_filter(table, kappa, times), kernel, mode="valid")[at]
+        square = fftconvolve(_filter(table**2, kappa, times), kernel, mode="valid")[at]
+        w[order[start:stop]] = middle + excess
+        spread[order[start:stop]] = excess**2 - square
+        start = stop
+    return w, spread
+
+
+def _filter(table: Floats, kappa: float, times: int) -> Floats:
+    """D applied ``times`` times along the first axis, which loses an entry at each end every time."""
+    for _ in range(times):
+        step = np.diff(table, axis=0)
+        table = table[1:-1] - kappa * np.diff(step, axis=0)
+    return table
+
+
+def _kernel(extra: DiscreteLaplace, times: int) -> Floats:
+    """The law of the missing noise on −R…R, R so large that D^r of what is cut stays below rounding."""
+    gain = (1 + 4 * second_difference_weight(extra)) ** times
+    reach = extra.reach(max(1e-17 / gain, 1e-300))
+    size = next_fast_len(4 * reach + 16, real=True)
+    theta = 2 * np.pi * np.arange(size // 2 + 1) / size
+    law = irfft(extra.characteristic(theta), size)
+    one_sided = np.maximum(law[: reach + 1], 0)
+    kernel = np.concatenate([one_sided[:0:-1], one_sided])
+    return np.asarray(kernel / kernel.sum())
+
+
+def _stretches(values: Int64, gap: int) -> Iterator[tuple[int, int, slice]]:
+    """Split ascending values wherever two neighbours are more than ``gap`` apart: first, last, which."""
+    cuts = np.flatnonzero(np.diff(values) > gap) + 1
+    starts, stops = np.r_[0, cuts], np.r_[cuts, values.size]
+    for start, stop in zip(starts.tolist(), stops.tolist()):
+        yield int(values[start]), int(values[stop - 1]), slice(start, stop)
+
+
+def _refuse_above_limit(points: int, noise: DiscreteLaplace) -> None:
+    if points > LIMIT:
+        raise InputError(
+            f"noisy counts under a fractional power ({noise.power}) must span at most {LIMIT:,} points within "
+            f"reach of the noise, got {points:,}"
+        )
+
+
+def _evaluate(g: Function, counts: Int64) -> Floats:
+    """g as finite floats, of the shape of its argument."""
+    result = np.asarray(g(counts), dtype=float)
+    if result.shape != counts.shape:
+        result = np.broadcast_to(result, counts.shape)
+    if not np.isfinite(result).all():
+        worst = counts[~np.isfinite(result)].flat[0]
+        raise InputError(f"g must be finite at every count, got {result[counts == worst].flat[0]} at {worst}")
+    return np.array(result)
