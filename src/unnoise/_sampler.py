@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._thresholds import Geometric, GeometricDigit, Laplace, Law, NegativeBinomial, floor_threshold
+from ._thresholds import Geometric, GeometricDigit, Laplace, Law, NegativeBinomial, floor_thresholds
 from .errors import InputError
 from .noise import DiscreteLaplace, Exact, exact_positive
 
@@ -71,7 +71,7 @@ class Keystream:
 
     def bytes_into(self, buffer: NDArray[np.uint8]) -> None:
         """Overwrite the buffer with the next bytes of the stream."""
-        view = memoryview(buffer)
+        view = buffer.data
         for start in range(0, len(view), len(_ZEROS)):
             piece = view[start : start + len(_ZEROS)]
             self._encryptor.update_into(_ZEROS[: len(piece)] if len(piece) < len(_ZEROS) else _ZEROS, piece)
@@ -106,8 +106,7 @@ class Table:
 
     def __init__(self, law: Law) -> None:
         self.law = law
-        self.first, brackets = law.table()
-        exact = [floor_threshold(law, self.first + j, bracket) for j, bracket in enumerate(brackets)]
+        self.first, exact = floor_thresholds(law)
         self.thresholds = np.array(exact, dtype=np.uint64)
         edges = np.arange(1 << 16, dtype=np.uint64) << np.uint64(48)
         self.start = np.searchsorted(self.thresholds, edges, side="left")  # thresholds passed at each bucket's edge

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from .errors import InputError
 
-__all__ = ["Geometric", "GeometricDigit", "Laplace", "Law", "NegativeBinomial", "exp_bounds", "floor_threshold"]
+__all__ = ["Geometric", "GeometricDigit", "Laplace", "Law", "NegativeBinomial", "exp_bounds", "floor_thresholds"]
 
 TAIL_BITS = 22
 """Tables stop where 2^−22 of the mass is left; what falls beyond is resolved one by one, exactly."""
@@ -87,13 +87,30 @@ def _complement(x: Bounds, bits: int) -> Bounds:
     return (1 << bits) - x[1], (1 << bits) - x[0]
 
 
-def floor_threshold(law: Law, k: int, bracket: Bounds, bits: int = 64) -> int:
-    """Return floor(2^bits · P(Z ≤ k)) exactly, refining the bracket (of bits + GUARD bits) until it decides."""
+def floor_thresholds(law: Law) -> tuple[int, list[int]]:
+    """Return the first outcome k₀ and t_k = floor(2^64 · P(Z ≤ k)) for k = k₀, k₀+1, …, each one certified.
+
+    >>> first, exact = floor_thresholds(Laplace(Fraction(1)))
+    >>> hex(exact[-1 - first])  # P(Z ≤ −1) = a/(1+a) at ε = 1
+    '0x44d9585152ea1935'
+    """
+    first, brackets = law.table()
+    exact = [low >> GUARD for low, _ in brackets]
+    above = [high >> GUARD for _, high in brackets]
+    for j, (low, high) in enumerate(zip(exact, above)):
+        if low != high:
+            exact[j] = _refine(law, first + j)
+    return first, exact
+
+
+def _refine(law: Law, k: int, bits: int = 64) -> int:
+    """Return floor(2^bits · P(Z ≤ k)), with as many more bits as it takes: no threshold is a dyadic rational."""
     extra = GUARD
-    while bracket[0] >> extra != bracket[1] >> extra:
+    while True:
         extra *= 2
-        bracket = law.bounds(k, bits + extra)
-    return min(bracket[0] >> extra, (1 << bits) - 1)
+        low, high = (side >> extra for side in law.bounds(k, bits + extra))
+        if low == high:
+            return low
 
 
 class Laplace:

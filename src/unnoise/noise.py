@@ -19,6 +19,7 @@ import math
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from numbers import Rational
 from typing import Any
 
@@ -47,7 +48,7 @@ def exact_positive(name: str, value: Any) -> Fraction:
         if isinstance(value, Rational | Decimal):
             fraction = Fraction(value)
         elif isinstance(value, float | np.floating):
-            fraction = Fraction(str(value.item() if isinstance(value, np.generic) else value))
+            fraction = Fraction(str(value))
         elif isinstance(value, np.integer):
             fraction = Fraction(int(value))
         elif isinstance(value, str):
@@ -144,18 +145,12 @@ class DiscreteLaplace:
         n = np.abs(np.asarray(z, dtype=float))
         if self.power == 1:
             return np.asarray(self.log_scale - float(self.epsilon) * n)
-        from scipy.special import gammaln, hyp2f1
-
-        # P(Z=n) = Σ_k P(X=n+k)P(X=k) with X ~ NB(ρ, a); by Euler's transformation of 2F1 the sum is
-        # (1−a²)^(1−2ρ) · 2F1(n+1−ρ, 1−ρ; n+1; a²), a polynomial of ρ terms for integer ρ.
-        rho, a = float(self.power), self.a
-        log_one_minus_a = math.log(-math.expm1(-self.epsilon))
-        log_one_minus_a2 = math.log(-math.expm1(-2 * self.epsilon))
-        series = hyp2f1(n + 1 - rho, 1 - rho, n + 1, a * a)
-        return np.asarray(
-            2 * rho * log_one_minus_a + (1 - 2 * rho) * log_one_minus_a2 - float(self.epsilon) * n
-            + gammaln(n + rho) - gammaln(rho) - gammaln(n + 1) + np.log(series)
-        )
+        table = _log_table(self.epsilon, self.power)
+        end = table.size - 1
+        # Past the table the ratios tend to a·(n+ρ)/(n+1): P(Z=n) ~ C·a^n·n^(ρ−1)
+        beyond = (float(self.power) - 1) * (np.log(np.maximum(n, end)) - math.log(end))
+        beyond -= float(self.epsilon) * np.maximum(n - end, 0)
+        return np.asarray(table[np.minimum(n, end).astype(np.int64)] + beyond)
 
     def pmf(self, z: ArrayLike) -> NDArray[np.float64]:
         """Return P(Z = z) for integers z."""
@@ -196,6 +191,27 @@ class DiscreteLaplace:
         if not 1 <= survivors <= parties:
             raise InputError(f"survivors must be between 1 and parties={parties}, got {survivors}")
         return DiscreteLaplace(self.epsilon, self.power / survivors)
+
+
+@lru_cache(maxsize=64)
+def _log_table(epsilon: Fraction, power: Fraction) -> NDArray[np.float64]:
+    """Return log P(Z = n), n = 0, 1, …, for a power ρ ≠ 1, as far as a float can tell from nothing.
+
+    With H the generating function, z·H'(z)·(1−az)(1−a/z) = ρ·a·(z − 1/z)·H(z), so the law obeys the recurrence
+    n(1+a²)·p[n] − a(n−1+ρ)·p[n−1] − a(n+1−ρ)·p[n+1] = 0, whose decaying solution is stable backwards (Miller):
+    with r[n] = p[n+1]/p[n], r[n−1] = a(n−1+ρ) / (n(1+a²) − a(n+1−ρ)·r[n]), started far out with r = a.
+    """
+    noise = DiscreteLaplace(epsilon, power)
+    a, rho = noise.a, float(power)
+    end = noise.reach(1e-18) + 2
+    start = end + math.ceil(40 / epsilon)
+    ratio, ratios = a, []
+    for n in range(start, 0, -1):
+        ratio = a * (n - 1 + rho) / (n * (1 + a * a) - a * (n + 1 - rho) * ratio)
+        if n <= end:
+            ratios.append(ratio)
+    logs = np.concatenate([[0.0], np.cumsum(np.log(ratios[::-1]))])
+    return np.asarray(logs - math.log(1 + 2 * np.exp(logs[1:]).sum()))
 
 
 def _plain(value: Fraction) -> str:

@@ -107,8 +107,8 @@ class _Counter:
         """Widen the window towards low and high, as far as WINDOW allows."""
         old_low, old_end = self.low, self.low + self.dense.size
         slack = max(64, self.dense.size // 2)
-        new_low = min(old_low, low - slack) if old_end - low < WINDOW else old_low
-        new_end = max(old_end, high + slack) if high - new_low < WINDOW else old_end
+        new_low = max(-(1 << 63), min(old_low, low - slack)) if old_end - low < WINDOW else old_low
+        new_end = min(1 << 63, max(old_end, high + slack)) if high - new_low < WINDOW else old_end
         grown = np.zeros(new_end - new_low, dtype=np.int64)
         grown[old_low - new_low : old_end - new_low] = self.dense
         self.low, self.dense = new_low, grown
@@ -152,7 +152,7 @@ class NoisyProfile:
     def __post_init__(self) -> None:
         if self.values.shape != self.tally.shape or self.values.ndim != 1 or self.values.size == 0:
             raise InputError("values and tally must be equally long, one-dimensional and not empty")
-        if (np.diff(self.values) <= 0).any() or (self.tally <= 0).any():
+        if (self.values[1:] <= self.values[:-1]).any() or (self.tally <= 0).any():
             raise InputError("values must be ascending and distinct, and every tally ≥ 1")
         if self.cells != self.layout.cells:
             raise InputError(f"the tally must add up to cells={self.layout.cells}, got {self.cells}")

@@ -1,0 +1,104 @@
+"""The law of the noise against mpmath, and what may be given for ε."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from oracles_noise import difference_pmf
+from unnoise import DiscreteLaplace, InputError
+
+LAWS = [(e, r) for e in ("1/1000", "0.1", "1", "10") for r in ("1/10", "1/2", "1", "3/2", "2", "5")]
+
+
+@pytest.mark.parametrize(("epsilon", "power"), [law for law in LAWS if law[0] != "1/1000"])
+def test_pmf_equals_the_sum_over_two_negative_binomials(epsilon: str, power: str) -> None:
+    noise = DiscreteLaplace(epsilon, power)
+    for z in (0, 1, -1, 2, 7, 40):
+        exact = float(difference_pmf(noise.epsilon, noise.power, z))
+        assert noise.pmf(z) == pytest.approx(exact, rel=1e-9), z
+
+
+@pytest.mark.parametrize(("epsilon", "power"), LAWS)
+def test_pmf_sums_to_one_and_has_the_stated_variance(epsilon: str, power: str) -> None:
+    noise = DiscreteLaplace(epsilon, power)
+    z = np.arange(-(noise.reach(1e-13)), noise.reach(1e-13) + 1)
+    p = noise.pmf(z)
+    assert p.sum() == pytest.approx(1, abs=1e-9)
+    assert (p * z.astype(float) ** 2).sum() == pytest.approx(noise.variance, rel=1e-6)
+
+
+@pytest.mark.parametrize(("epsilon", "power"), LAWS)
+def test_characteristic_function_is_the_transform_of_the_pmf(epsilon: str, power: str) -> None:
+    noise = DiscreteLaplace(epsilon, power)
+    z = np.arange(-(noise.reach(1e-13)), noise.reach(1e-13) + 1)
+    for theta in (0.0, 0.01, 1.0, 3.0):
+        assert noise.characteristic(theta) == pytest.approx((noise.pmf(z) * np.cos(theta * z)).sum(), abs=1e-9)
+
+
+@pytest.mark.parametrize("power", ["1", "2", "7/2"])
+def test_reach_bounds_the_tail(power: str) -> None:
+    noise = DiscreteLaplace("0.3", power)
+    for tail in (0.1, 1e-3, 1e-9):
+        b = noise.reach(tail)
+        beyond = 2 * noise.pmf(np.arange(b + 1, b + 400)).sum()
+        assert beyond <= tail * (1 + 1e-9)
+        if power == "1":
+            assert 2 * noise.pmf(np.arange(b, b + 400)).sum() > tail or b == 0
+
+
+def test_less_than_one_noise_gives_more_epsilon_than_it_says() -> None:
+    for rho, real in ((0.9, 1.10), (0.5, 1.68), (0.1, 3.30)):
+        noise = DiscreteLaplace(1, rho)
+        z = np.arange(0, 60)
+        steps = noise.log_pmf(z) - noise.log_pmf(z + 1)
+        assert noise.actual_epsilon == pytest.approx(steps.max())
+        assert noise.actual_epsilon == pytest.approx(real, abs=0.006)
+
+
+@pytest.mark.parametrize("power", [1, 2, 3.5])
+def test_one_noise_or_more_keeps_epsilon(power: float) -> None:
+    noise = DiscreteLaplace(0.7, power)
+    steps = noise.log_pmf(np.arange(0, 300)) - noise.log_pmf(np.arange(1, 301))
+    assert (steps <= 0.7 + 1e-9).all()
+    assert noise.actual_epsilon == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize("given", [0.1, "0.1", "1/10", Fraction(1, 10), Decimal("0.1"), np.float64(0.1), np.float32(0.1)])
+def test_epsilon_is_the_rational_it_prints_as(given: object) -> None:
+    assert DiscreteLaplace(given).epsilon == Fraction(1, 10)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (0, "epsilon must be > 0, got 0"),
+        (-1.0, "epsilon must be > 0, got -1.0"),
+        (float("nan"), "epsilon must be a finite number"),
+        (float("inf"), "epsilon must be a finite number"),
+        ("one", "epsilon must be a finite number, got 'one'"),
+        ("1/0", "epsilon must be a finite number"),
+        (True, "epsilon must be a number, got True"),
+        ([1], "epsilon must be a number"),
+        (None, "epsilon is required: 1.0 is a common start; see unnoise plan"),
+    ],
+)
+def test_what_is_no_epsilon_is_refused(given: object, message: str) -> None:
+    with pytest.raises(InputError, match=message.replace("(", r"\(")):
+        DiscreteLaplace(given)  # type: ignore[arg-type]
+
+
+def test_noises_add_only_at_equal_epsilon() -> None:
+    assert DiscreteLaplace(1).plus(DiscreteLaplace(1, 0.5)) == DiscreteLaplace(1, 1.5)
+    with pytest.raises(InputError, match=r"epsilon must be equal .* got 1 and 2"):
+        DiscreteLaplace(1).plus(DiscreteLaplace(2))
+
+
+def test_shares_of_enough_survivors_reach_one_noise() -> None:
+    share = DiscreteLaplace("1/3").shares(5, survivors=3)
+    assert share.plus(share).plus(share) == DiscreteLaplace("1/3")
+    with pytest.raises(InputError, match="survivors must be between 1 and parties=2, got 3"):
+        DiscreteLaplace(1).shares(2, survivors=3)
