@@ -67,7 +67,9 @@ def test_one_noise_or_more_keeps_epsilon(power: float) -> None:
     assert noise.actual_epsilon == pytest.approx(0.7)
 
 
-@pytest.mark.parametrize("given", [0.1, "0.1", "1/10", Fraction(1, 10), Decimal("0.1"), np.float64(0.1), np.float32(0.1)])
+@pytest.mark.parametrize(
+    "given", [0.1, "0.1", "1/10", Fraction(1, 10), Decimal("0.1"), np.float64(0.1), np.float32(0.1)]
+)
 def test_epsilon_is_the_rational_it_prints_as(given: object) -> None:
     assert DiscreteLaplace(given).epsilon == Fraction(1, 10)  # type: ignore[arg-type]
 
