@@ -99,7 +99,8 @@ def main() -> None:
     noise = noise_rows(size, rounds)
     tallies = tally_rows(cells, 3)
     if options.write:
-        head = "| ε | unnoise ns | NumPy ns | OpenDP ns | against OpenDP | against NumPy | table ms |\n" + "|--:" * 7 + "|"
+        columns = "| ε | unnoise ns | NumPy ns | OpenDP ns | against OpenDP | against NumPy | table ms |"
+        head = columns + "\n" + "|--:" * 7 + "|"
         second = "| cells | tally ns | bincount ns | difference ns | peak MiB |\n" + "|--:" * 5 + "|"
         write_section(
             "noise",

@@ -1,0 +1,53 @@
+# make demo   set everything up and run the main job on the bundled flights
+# make test   set everything up (Debian packages included where it may) and run all tests
+# make audit  the long checks: full coverage and accuracy batteries
+# make bench  every benchmark, results into docs/benchmarks.md
+# Each works alone on a fresh clone.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+export OMP_NUM_THREADS ?= 2
+
+.PHONY: demo test lint audit bench clean
+
+demo: $(VENV)/.demo
+	@$(BIN)/unnoise demo
+
+test: $(VENV)/.test $(VENV)/.debian lint
+	$(BIN)/python -m pytest -n 2 --dist loadfile -q
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+audit: $(VENV)/.test
+	$(BIN)/python benchmarks/coverage.py
+	$(BIN)/python benchmarks/accuracy.py
+
+bench: $(VENV)/.test
+	for script in noise paper reconstruct accuracy coverage items sketch cli spark; do \
+	  $(BIN)/python benchmarks/$$script.py --write || exit 1; done
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
+	@echo "Setting up $(VENV) (a minute or two, once) …"
+	@$(PIP) -e ".[plots]"
+	@touch $@
+
+$(VENV)/.test: $(VENV)/bin/python pyproject.toml constraints.txt
+	@echo "Setting up $(VENV) with everything the tests need (a few minutes, once) …"
+	@$(PIP) -e ".[dev]"
+	@touch $@ $(VENV)/.demo
+
+$(VENV)/.debian: $(VENV)/bin/python scripts/install_debian.sh
+	@sh scripts/install_debian.sh
+	@touch $@
+
+clean:
+	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis
