@@ -1,0 +1,101 @@
+"""The house rules: light import, explicit exports, borders between modules, documents that agree with the code."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import unnoise
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "unnoise"
+HEAVY = ("scipy", "pyarrow", "polars", "typer", "rich", "matplotlib", "pandas", "pyspark", "cryptography")
+
+
+def run(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_import_loads_nothing_heavy_and_takes_less_than_300_ms() -> None:
+    code = f"""
+import sys, time
+start = time.perf_counter()
+import unnoise
+print(time.perf_counter() - start)
+print([name for name in {HEAVY!r} if name in sys.modules])
+"""
+    runs = [run(code).splitlines() for _ in range(5)]
+    assert runs[0][1] == "[]"
+    assert min(float(lines[0]) for lines in runs) < 0.3
+
+
+def test_sampling_noise_needs_neither_scipy_nor_arrow() -> None:
+    loaded = run("import sys, unnoise; unnoise.discrete_laplace(9, 1); print('scipy' in sys.modules, 'pyarrow' in sys.modules)")
+    assert loaded.split() == ["False", "False"]
+
+
+def test_every_export_exists_and_the_list_is_sorted() -> None:
+    assert unnoise.__all__ == sorted(unnoise.__all__)
+    for name in unnoise.__all__:
+        if name != "spark":
+            assert getattr(unnoise, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        unnoise.nothing  # noqa: B018
+
+
+def modules() -> list[Path]:
+    return sorted(p for p in PACKAGE.rglob("*.py") if p.name not in ("__init__.py", "__main__.py"))
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_every_module_says_what_it_is_and_what_it_exports(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    assert ast.get_docstring(tree), "a module opens with what it computes"
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
+            names = ast.literal_eval(node.value)
+            assert len(names) == len(set(names))
+            return
+    raise AssertionError("a module lists its exports in __all__")
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_only_tests_import_the_testing_module(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            assert "testing" not in (node.module or "").split(".")
+            assert "testing" not in [alias.name for alias in node.names]
+        if isinstance(node, ast.Import):
+            assert not any(alias.name.startswith("unnoise.testing") for alias in node.names)
+
+
+def test_randomness_enters_in_one_place() -> None:
+    """os.urandom, secrets and NumPy's generators appear nowhere but in the sampler (estimators: seeded, public side)."""
+    entropy = re.compile(r"os\.urandom|import secrets|from secrets|SystemRandom|default_rng\(\)")
+    offenders = [p.relative_to(PACKAGE) for p in modules() if entropy.search(p.read_text()) and p.name != "_sampler.py"]
+    assert offenders == []
+
+
+def test_no_registry_address_is_written_down() -> None:
+    address = re.compile("|".join(["pypi" + r"\.org", "files\\.python" + "hosted", "registry\\.npm" + "js", "deb\\.deb" + "ian"]))
+    files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    texts = [f for f in files if Path(f).suffix in {".py", ".toml", ".txt", ".md", ".sh", ".html", ".cfg", ""}]
+    assert [f for f in texts if (ROOT / f).is_file() and address.search((ROOT / f).read_text(errors="ignore"))] == []
+
+
+def test_documents_name_only_files_that_exist() -> None:
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} points to {target}"
+
+
+def test_documented_api_exists() -> None:
+    """Every un.<name> that a page shows is exported."""
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        for name in re.findall(r"\bun\.([A-Za-z_]+)", page.read_text()):
+            assert name in unnoise.__all__ or name == "errors", f"{page.name}: un.{name}"
