@@ -1,0 +1,178 @@
+"""Profiles and tables as text, HTML and plain Python."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .estimate import Estimate, number
+
+if TYPE_CHECKING:
+    from .profile import Profile, Table
+
+__all__ = ["as_dict", "chosen_counts", "profile_html", "profile_text", "table_html", "table_text"]
+
+EXPORTED = 10_000
+"""Most entries written by ``as_dict``; the rest is in ``to_arrow`` and its kin."""
+
+
+def chosen_counts(profile: Profile, longest: int) -> NDArray[np.int64]:
+    """Return 0, 1, 2, … then ever wider apart, as far as at least one item is expected."""
+    expected = profile.mass * profile.items
+    heavy = profile.support[expected >= 1]
+    top = int(heavy[-1]) if heavy.size else int(profile.support[0])
+    if top < longest:
+        return np.arange(top + 1)
+    head = np.arange(longest // 2)
+    far = np.geomspace(head[-1] + 1, top, longest - head.size)
+    nice = [_nice(x) for x in far[:-1]]
+    return np.unique(np.concatenate([head, nice, [top]])).astype(np.int64)
+
+
+def _nice(x: float) -> int:
+    """Round to one significant digit, two below 20."""
+    if x < 20:
+        return round(x)
+    unit = 10 ** int(np.floor(np.log10(x)))
+    return round(x / unit) * unit
+
+
+def span(estimate: Estimate) -> str:
+    """Write the interval of a number of items."""
+    return f"{number(round_to(estimate.low))} – {number(round_to(estimate.high))}"
+
+
+def round_to(x: float) -> float:
+    """Round a number of items to what is worth reading: whole above 10."""
+    return float(round(x)) if abs(x) >= 10 else float(f"{x:.3g}")
+
+
+def headline(profile: Profile) -> list[tuple[str, Estimate]]:
+    """Return the answers that head every rendering."""
+    return [
+        ("distinct items", profile.distinct),
+        ("occurrences", profile.total),
+        ("items seen once", profile.exactly(1)),
+        ("entropy (nats)", profile.entropy),
+    ]
+
+
+def subtitle(profile: Profile) -> str:
+    """Say where the profile comes from."""
+    noise = profile.noisy.noise
+    power = "" if noise.power == 1 else f", power {noise.power}"
+    return f"{profile.noisy.layout.kind}, {profile.cells:,} cells, ε = {float(noise.epsilon):g}{power}, {profile.method}"
+
+
+def _grid(rows: list[tuple[str, ...]]) -> str:
+    """Align columns to the right, with a rule under the first row."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths)) for row in rows]
+    lines.insert(1, "  ".join("─" * width for width in widths))
+    return "\n".join(lines)
+
+
+def _entry_rows(profile: Profile) -> list[tuple[str, str, str]]:
+    t = profile.shown()
+    answers = profile.entries(t)
+    unit = float(profile.items)
+    return [
+        (f"{int(c):,}", number(round_to(v * unit)), f"{number(round_to(lo * unit))} – {number(round_to(hi * unit))}")
+        for c, v, lo, hi in zip(t, answers.value, answers.low, answers.high)
+    ]
+
+
+def profile_text(profile: Profile) -> str:
+    """Return the profile as a short table with the headline answers."""
+    answers = [(name, number(round_to(e.value)), span(e)) for name, e in headline(profile)]
+    answers[-1] = ("entropy (nats)", f"{profile.entropy.value:.3f}",
+                   f"{profile.entropy.low:.3f} – {profile.entropy.high:.3f}")
+    rows = [("count t", "items", "95 % interval"), *_entry_rows(profile)]
+    return "\n".join([
+        f"Profile ({subtitle(profile)})",
+        _grid([("answer", "estimate", "95 % interval"), *answers]),
+        "",
+        _grid(rows),
+    ])
+
+
+def profile_html(profile: Profile) -> str:
+    """Return the profile as an HTML fragment for notebooks."""
+    heads = [(name, f"{e.value:.3f}" if "nats" in name else number(round_to(e.value)),
+              f"{e.low:.3f} – {e.high:.3f}" if "nats" in name else span(e)) for name, e in headline(profile)]
+    return (
+        f"<div><p><b>Profile</b> ({escape(subtitle(profile))})</p>"
+        + _html_table([("answer", "estimate", "95 % interval"), *heads])
+        + _html_table([("count t", "items", "95 % interval"), *_entry_rows(profile)])
+        + "</div>"
+    )
+
+
+def _html_table(rows: list[tuple[str, ...]]) -> str:
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in rows[0])
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows[1:])
+    return f'<table style="text-align:right"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def _table_rows(table: Table) -> list[tuple[str, ...]]:
+    interval = f"{100 * table.level:g} % interval"
+    head = ("count", "items", interval, "share", "at least", interval)
+    return [head] + [
+        (r.label, number(round_to(r.items.value)), span(r.items), f"{100 * r.share.value:.2f} %",
+         number(round_to(r.at_least.value)), span(r.at_least))
+        for r in table.rows
+    ]
+
+
+def table_text(table: Table) -> str:
+    """Return a table as aligned text."""
+    return _grid(_table_rows(table))
+
+
+def table_html(table: Table) -> str:
+    """Return a table as HTML."""
+    return _html_table(_table_rows(table))
+
+
+def as_dict(profile: Profile, level: float) -> dict[str, Any]:
+    """Return a profile as plain Python, ready for JSON."""
+    columns = {name: column[:EXPORTED].tolist() for name, column in profile.columns(level).items()}
+    answers = {
+        "distinct": profile.distinct, "total": profile.total, "entropy": profile.entropy,
+        **{f"at_least_{k}": profile.at_least(k) for k in (2, 3, 5, 10)},
+        "median": profile.quantile(0.5),
+    }
+    noise, layout = profile.noisy.noise, profile.noisy.layout
+    return {
+        "method": profile.method,
+        "kind": layout.kind,
+        "cells": profile.cells,
+        "items": float(profile.items),
+        "epsilon": float(noise.epsilon),
+        "power": float(noise.power),
+        "level": level,
+        "answers": {name: answer.at(level).to_dict() for name, answer in answers.items()},
+        "entries": columns,
+        "entries_left_out": max(0, int(profile.support.size) - EXPORTED),
+        "diagnostics": plain(dict(profile.diagnostics)),
+    }
+
+
+def plain(value: Any) -> Any:
+    """Turn numpy scalars, arrays and mappings into what JSON can write."""
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, str | bool | int) or value is None:
+        return value
+    if isinstance(value, float):
+        return value if np.isfinite(value) else str(value)
+    return str(value)
