@@ -95,7 +95,7 @@ def _solve(framed: Frame, p: float) -> Any:
             np.concatenate([np.zeros(size), np.ones(slack)]),
             A_eq=sparse.csc_array(equal), b_eq=np.append(y, 1.0), bounds=_ranges(size, slack), method="highs",
         )
-    column = np.ones((framed.order, 1))
+    column = sparse.csc_array(np.ones((framed.order, 1)))
     within = sparse.vstack([sparse.hstack([matrix, -column]), sparse.hstack([-matrix, -column])])
     return _highs(
         np.append(np.zeros(size), 1.0),

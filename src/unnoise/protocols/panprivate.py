@@ -1,0 +1,261 @@
+"""Pan-private histograms: counts kept modulo m under noise that hides a change by any amount.
+
+Dwork, Naor, Pitassi, Rothblum and Yekhanin, "Pan-private streaming algorithms", ICS 2010, in the form of Wu and Pagh
+(ICML 2024, Section 4.6). A cell holds (h + Z) mod m with m = n+1 and P(Z=t) ∝ q^t, q = e^(−ε/m), 0 ≤ t < m. No two
+residues differ in probability by more than q^(1−m) ≤ e^ε whatever h is, so the state hides how often one item
+occurred altogether, not just one occurrence.
+
+**One modulus** (counts at most n): the residue is the count. **Several primes** p_1, …, p_k (counts without a
+useful bound): a cell keeps its count modulo each prime, with noise at ε/k each, ε together. Every residue profile
+bounds the profile from above, f[t] ≤ g_i[t mod p_i], with equality unless some count s ≠ t has s ≡ t (mod p_i). A
+number |s−t| ≤ M has fewer than log₂M prime divisors, so most primes tell s and t apart: the smallest of the k bounds
+is the estimate.
+
+**Reconstruction** is post-processing. The channel is circulant, with eigenvalues (1−q)/(1−q·e^(−iθ)), and goes
+through the paper's Algorithms 2 and 3 with window [0..m−1]. Its inverse has ‖·‖_∞ = (1+q)/(1−q) ≈ 2m/ε: errors are
+m times those of noise that hides one occurrence only.
+
+**What is promised.** Noise goes in before the first item. One look at the state is ε-private, and so is
+:meth:`PanPrivateModular.release`, which is such a look: either, not both, because two looks at one noise vector
+give away what happened between them. :meth:`PanPrivateModular.release_profile` puts fresh noise on the tally of the
+residues (one item moves two tallies by 1 for each modulus), so one unnoticed look and it together are 2ε-private.
+Both seal.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _sampler
+from .._circulant import Circulant, as_norm, check_count, fast_inversion, round_profile
+from .._thresholds import GeometricDigit
+from ..errors import InputError, PrivacyError, SealedError
+from ..noise import DiscreteLaplace, Exact, exact_positive
+from ..noisy import as_signed_integers
+
+__all__ = ["NoisyResidueProfile", "NoisyResidues", "PanPrivateModular", "modular_noise"]
+
+LARGEST_MODULUS = 1 << 18
+"""Moduli beyond this are refused: their noise would drown every profile long before."""
+
+Int64 = NDArray[np.int64]
+Float64 = NDArray[np.float64]
+
+
+@lru_cache(maxsize=64)
+def _noise_table(epsilon: Fraction, modulus: int) -> _sampler.Table:
+    # P(Z ≤ k) = (1 − q^(k+1))/(1 − q^m): the lowest digit in base m of a geometric variable of parameter q
+    return _sampler.Table(GeometricDigit(epsilon / modulus, modulus))
+
+
+def modular_noise(size: int, epsilon: Exact, modulus: int, stream: _sampler.Keystream | None = None) -> Int64:
+    """Return independent samples of P(Z=t) ∝ e^(−εt/m), 0 ≤ t < m: exact, by inversion with lazily extended bits.
+
+    >>> z = modular_noise(1000, epsilon=1, modulus=5)
+    >>> bool(z.min() >= 0 and z.max() <= 4)
+    True
+    """
+    exact = exact_positive("epsilon", epsilon)
+    modulus = _modulus(modulus)
+    out = np.empty(check_count("size", size), dtype=np.int64)
+    stream = stream or _sampler.open_stream()
+    if stream.silent:
+        out[:] = 0
+        return out
+    table = _noise_table(exact, modulus)
+    for start in range(0, out.size, _sampler.BLOCK):
+        table.sample(out[start : start + _sampler.BLOCK], stream)
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyResidueProfile:
+    """How many cells hold each noisy residue, for every modulus.
+
+    cells : number of cells d
+    moduli : m, or the primes p_1, …, p_k
+    tallies : for each modulus, the number of cells at residues 0..m−1 (with fresh noise, not exactly d in all)
+    epsilon : ε of the noise in each modulus
+    fresh : whether fresh noise was put on the tallies
+    """
+
+    cells: int
+    moduli: tuple[int, ...]
+    tallies: tuple[Int64, ...]
+    epsilon: Fraction
+    fresh: bool
+
+    def residue_profile(self, index: int = 0, *, norm: Any = 2) -> Float64:
+        """Return the reconstructed profile of the counts modulo the ``index``-th modulus."""
+        modulus = self.moduli[index]
+        channel = Circulant.modular(self.epsilon, modulus)
+        r = fast_inversion(channel, self.tallies[index] / self.cells, slice(0, modulus), as_norm(norm))
+        return round_profile(r)[0]
+
+    def profile(self, max_count: int | None = None, *, norm: Any = 2) -> Float64:
+        """Return an estimate of f[0..n]: the smallest of the residue profiles at t mod p_i.
+
+        With one modulus that is its residue profile. With several, every entry is an upper bound up to the noise and
+        the entries need not add up to 1.
+        """
+        shares = [self.residue_profile(i, norm=norm) for i in range(len(self.moduli))]
+        if max_count is None:
+            if len(shares) > 1:
+                raise InputError("max_count is required with several primes: the residues do not bound the counts")
+            return shares[0]
+        n = check_count("max_count", max_count)
+        if len(shares) == 1 and n >= self.moduli[0]:
+            raise InputError(f"max_count must be ≤ {self.moduli[0] - 1}, the largest residue, got {n}")
+        t = np.arange(n + 1)
+        return np.asarray(np.min([share[t % m] for share, m in zip(shares, self.moduli)], axis=0))
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyResidues:
+    """The released state: noisy residues of every cell, one array per modulus."""
+
+    residues: tuple[Int64, ...]
+    moduli: tuple[int, ...]
+    epsilon: Fraction
+
+    def tally(self) -> NoisyResidueProfile:
+        """Tally the residues; the reconstruction starts from there."""
+        tallies = tuple(np.bincount(r, minlength=m) for r, m in zip(self.residues, self.moduli))
+        return NoisyResidueProfile(self.residues[0].size, self.moduli, tallies, self.epsilon, fresh=False)
+
+    def profile(self, max_count: int | None = None, *, norm: Any = 2) -> Float64:
+        """Return an estimate of the profile; see :meth:`NoisyResidueProfile.profile`."""
+        return self.tally().profile(max_count, norm=norm)
+
+
+class PanPrivateModular:
+    """A histogram of a known domain whose every state hides how often any one item occurred.
+
+    Parameters
+    ----------
+    cells : int
+        d, the size of the domain; items are 0 … d−1.
+    max_count : int, optional
+        n; one modulus m = n+1. Counts beyond n wrap around.
+    primes : sequence of int, optional
+        Distinct primes instead of ``max_count``, for counts without a useful bound.
+    epsilon : number
+        ε for a change of one item's count by any amount.
+
+    Examples
+    --------
+    >>> state = PanPrivateModular(4, max_count=6, epsilon=1)
+    >>> state.update([0, 0, 3])
+    >>> state.release().profile().shape
+    (7,)
+    """
+
+    def __init__(
+        self, cells: int, *, epsilon: Exact, max_count: int | None = None, primes: Sequence[int] | None = None
+    ) -> None:
+        self.cells = check_count("cells", cells, 1)
+        if (max_count is None) == (primes is None):
+            raise InputError("exactly one of max_count and primes must be given")
+        if primes is None:
+            self.moduli: tuple[int, ...] = (_modulus(check_count("max_count", max_count, 1) + 1),)
+        else:
+            self.moduli = _primes(primes)
+        self.epsilon = exact_positive("epsilon", epsilon)
+        self._each = self.epsilon / len(self.moduli)
+        stream = _sampler.open_stream()
+        self.label = stream.label
+        self._state = [modular_noise(self.cells, self._each, m, stream) for m in self.moduli]
+        self._sealed = False
+        self._process = os.getpid()
+
+    @property
+    def guarantee(self) -> str:
+        """What is promised, in plain words."""
+        if self.label is not None:
+            return f"none: the noise is {self.label}"
+        e = float(self.epsilon)
+        return (
+            f"one look at the state, or the released residues, is {e:g}-differentially private for a change of one "
+            f"item's count by any amount; one look at the state and the released residue profile together: {2 * e:g}"
+        )
+
+    def update(self, items: Any, counts: Any = None) -> None:
+        """Add occurrences: items are cell numbers, counts (default 1) any integers. A refused call changes nothing."""
+        self._require_live()
+        where = as_signed_integers(items, "items")
+        if int(where.min()) < 0 or int(where.max()) >= self.cells:
+            wrong = where[(where < 0) | (where >= self.cells)][0]
+            raise InputError(f"items must be between 0 and {self.cells - 1}, got {int(wrong)}")
+        if counts is None:
+            amounts = np.ones(1, dtype=np.int64)
+        else:
+            amounts = as_signed_integers(counts, "counts")
+            if amounts.shape != where.shape:
+                raise InputError(f"counts must be as long as items, got {amounts.size} and {where.size}")
+        for state, m in zip(self._state, self.moduli):
+            np.add.at(state, where, np.broadcast_to(amounts % m, where.shape))
+            state %= m
+
+    def release(self) -> NoisyResidues:
+        """Return the noisy residues and seal: ε in all, if nobody looked at the state before."""
+        self._seal()
+        return NoisyResidues(tuple(self._state), self.moduli, self._each)
+
+    def release_profile(self) -> NoisyResidueProfile:
+        """Return the tally of the residues under fresh noise and seal: private even if the state was seen once.
+
+        Per modulus one item moves two tallies by 1, so discrete Laplace noise of parameter ε/(2k) on each tally gives
+        ε for all k moduli.
+        """
+        self._seal()
+        stream, fresh = _sampler.open_stream(), DiscreteLaplace(self._each / 2)
+        tallies = []
+        for state, m in zip(self._state, self.moduli):
+            noise = np.empty(m, dtype=np.int64)
+            _sampler.fill(noise, fresh, stream)
+            tallies.append(np.bincount(state, minlength=m) + noise)
+        self._state = []
+        return NoisyResidueProfile(self.cells, self.moduli, tuple(tallies), self._each, fresh=True)
+
+    def _seal(self) -> None:
+        self._require_live()
+        self._sealed = True
+
+    def _require_live(self) -> None:
+        if os.getpid() != self._process:
+            raise PrivacyError("the state must stay in the process that made it: a forked copy shares its noise")
+        if self._sealed:
+            raise SealedError("the state must not be used after its release: a second look would undo the noise")
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise PrivacyError("the live state must not be copied or pickled: two copies of one noise vector undo it")
+
+    def __repr__(self) -> str:
+        return f"PanPrivateModular({self.cells:,} cells, moduli={self.moduli}, epsilon={float(self.epsilon):g})"
+
+
+def _modulus(value: Any) -> int:
+    """Return a modulus between 2 and the largest allowed."""
+    m = check_count("modulus", value, 2)
+    if m > LARGEST_MODULUS:
+        raise InputError(f"modulus must be ≤ {LARGEST_MODULUS:,}, got {m:,}; use several small primes instead")
+    return m
+
+
+def _primes(values: Sequence[int]) -> tuple[int, ...]:
+    """Return distinct primes in ascending order."""
+    numbers = sorted(_modulus(value) for value in values)
+    if not numbers or len(set(numbers)) != len(numbers):
+        raise InputError(f"primes must be distinct and at least one, got {list(values)!r}")
+    for p in numbers:
+        if any(p % q == 0 for q in range(2, int(p**0.5) + 1)):
+            raise InputError(f"primes must be prime, got {p}")
+    return tuple(numbers)
