@@ -1,0 +1,97 @@
+"""Newton's system unsquared: banded LU of the two equations that the dual and primal forms combine.
+
+With D = Z/F, curvature Y (banded, in x) and an optional banded penalty P, the unknowns ω (change of KᵀYK·f) and
+Δx solve
+
+    ω + (D + P)·T·Δx = r,        T·ω − Y·Δx = 0,        and then Δf = T·Δx.
+
+Interleaved as ω_0, Δx_0, ω_1, Δx_1, … this is banded. Δx is measured in units of x (columns and second equations are
+scaled by x) and the first equations are divided by D, so that all entries are of one order. Nothing is squared: the
+condition number is that of T, not of T².
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError
+from scipy.linalg.lapack import dgbtrf, dgbtrs
+
+from ._chain import band_product, row_diagonals
+
+__all__ = ["augmented_solver"]
+
+Floats = NDArray[np.float64]
+
+
+def augmented_solver(
+    inverse_band: Floats, curvature: Floats, penalty: Floats | None, slack: Floats, x: Floats
+) -> Callable[[Floats], tuple[Floats, Floats]]:
+    """Factor once; return r ↦ (Δf, change of the gradient). ``slack`` is F/Z."""
+    size = x.size
+    t = row_diagonals(inverse_band[:size])
+    upper = t if penalty is None else _add(t, _row_scaled(_product(row_diagonals(penalty[:size]), t, size), slack))
+    blocks = [
+        (0, 0, {0: slack}),
+        (0, 1, _column_scaled(upper, x)),
+        (1, 0, _row_scaled(t, x)),
+        (1, 1, {p: -v for p, v in _column_scaled(_row_scaled(row_diagonals(curvature[:size]), x), x).items()}),
+    ]
+    reach = max(abs(2 * p + column - row) for row, column, diagonals in blocks for p in diagonals)
+    band = np.zeros((3 * reach + 1, 2 * size), order="F")
+    for row, column, diagonals in blocks:
+        for p, values in diagonals.items():
+            i = np.arange(max(0, -p), size - max(0, p))
+            band[2 * reach + row - column - 2 * p, 2 * (i + p) + column] = values[i]
+    lu, pivots, info = dgbtrf(band, reach, reach)
+    if info != 0:
+        raise LinAlgError(f"the augmented system is singular at unknown {info}")
+
+    def solve(r: Floats) -> tuple[Floats, Floats]:
+        right = np.zeros(2 * size)
+        right[0::2] = slack * r
+        both, _ = dgbtrs(lu, reach, reach, right, pivots)
+        change, dx = both[0::2], both[1::2] * x
+        if penalty is None:
+            return slack * (r - change), change
+        df = band_product(inverse_band, dx)
+        return df, change + band_product(penalty, df)
+
+    return solve
+
+
+def _row_scaled(diagonals: dict[int, Floats], scale: Floats) -> dict[int, Floats]:
+    return {p: values * scale for p, values in diagonals.items()}
+
+
+def _column_scaled(diagonals: dict[int, Floats], scale: Floats) -> dict[int, Floats]:
+    size = scale.size
+    result = {}
+    for p, values in diagonals.items():
+        shifted = np.zeros(size)
+        low, high = max(0, -p), size - max(0, p)
+        shifted[low:high] = values[low:high] * scale[low + p : high + p]
+        result[p] = shifted
+    return result
+
+
+def _product(first: dict[int, Floats], second: dict[int, Floats], size: int) -> dict[int, Floats]:
+    """Row-indexed diagonals of the product of two banded matrices."""
+    result: dict[int, Floats] = {}
+    for p, left in first.items():
+        for q, right in second.items():
+            if abs(p + q) >= size:
+                continue
+            low, high = max(0, -p), size - max(0, p)
+            total = result.setdefault(p + q, np.zeros(size))
+            total[low:high] += left[low:high] * right[low + p : high + p]
+    return result
+
+
+def _add(first: dict[int, Floats], second: dict[int, Floats]) -> dict[int, Floats]:
+    result = dict(second)
+    for p, values in first.items():
+        result[p] = result[p] + values if p in result else values
+    return result

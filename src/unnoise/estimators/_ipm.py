@@ -1,0 +1,264 @@
+"""A primal-dual interior point for likelihoods under a channel with a banded inverse.
+
+:func:`maximise` solves, for data y ≥ 0 with Σy = 1, channel K and penalty P ⪰ 0 (banded, or none),
+
+    maximise  Σ y·log m − Σ f − ½ fᵀP f      over f ≥ 0, with m = K f.
+
+Scaling f shows that Σf = 1 − fᵀPf at the optimum: without a penalty the masses add up to 1 by themselves.
+With u = Kᵀ(y/m), the optimum is where z = 1 − u + P f ≥ 0, f ≥ 0 and f∘z = 0.
+
+**Newton's system.** Linearising f∘z = t and eliminating Δz leaves (KᵀYK + P + Z/F) Δf = t/f − (1 − u + Pf) =: r,
+Y = y/m², dense in f. In x = E f (T = E⁻¹ banded, Δf = TΔx) it is banded, in one of three equivalent forms:
+
+* *dual* (no penalty, every row occupied): (F/Z + T·Y⁻¹·T) ω = (F/Z) r, then Δf = (F/Z)(r − ω). Pentadiagonal for
+  power 1, and accurate where T is ill-conditioned (ε = 0.001): small entries of f come out of a product, not of a
+  difference;
+* *primal* (penalty): (Y + T(P + Z/F)T) Δx = T r;
+* *augmented* (the fallback, and the one for ρ > 1): both at once, unsquared, by banded LU with pivoting.
+
+Steps are Mehrotra's predictor and corrector [1]_. f and z stay positive, m and u are recomputed from f by positive
+sums, hence the certificate below is that of the f returned, whatever the accuracy of the steps.
+
+**Certificate.** The objective is concave and Σf* ≤ 1, so with ∇ = u − 1 − Pf the distance to the optimum is at most
+max(0, max ∇) − ∇·f. Without penalty f is first scaled to Σf = 1, and this is max u − 1 [2]_.
+
+.. [1] S. Mehrotra, "On the implementation of a primal-dual interior point method", SIAM J. Optim. 2, 1992.
+.. [2] B. G. Lindsay, "The geometry of mixture likelihoods: a general theory", Ann. Statist. 11, 1983.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_solve_banded, cholesky_banded
+
+from ._augmented import augmented_solver
+from ._chain import Channel, DiagonalSandwich, band_product, sandwich
+
+__all__ = ["Optimum", "longest_step", "maximise"]
+
+Floats = NDArray[np.float64]
+Solver = Callable[[Floats], tuple[Floats, Floats]]
+"""Right-hand side r ↦ (Δf, Δ of the gradient KᵀY K Δf + P Δf)."""
+
+BACK_OFF = 0.99
+"""Share of the way to the boundary that a step may take."""
+
+
+PATIENCE = 8
+"""Iterations without progress before another form of the system is tried."""
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum:
+    """Where :func:`maximise` stopped.
+
+    f : masses > 0 (Σf = 1 without a penalty)
+    z : multipliers of f ≥ 0
+    m : K f
+    gap : certified upper bound of (optimal objective − objective of f)
+    iterations : Newton systems solved
+    converged : gap ≤ tolerance
+    form : the form of Newton's system last used
+    """
+
+    f: Floats
+    z: Floats
+    m: Floats
+    gap: float
+    iterations: int
+    converged: bool
+    form: str
+
+
+def maximise(
+    y: Floats,
+    channel: Channel,
+    *,
+    penalty: Floats | None = None,
+    start: Optimum | None = None,
+    tolerance: float = 1e-9,
+    max_iterations: int = 100,
+) -> Optimum:
+    """Maximise Σ y·log(K f) − Σ f − ½ fᵀP f over f ≥ 0.
+
+    Parameters
+    ----------
+    y : array
+        Shares of cells, one for every row of the channel, Σy = 1. Zeros are allowed.
+    channel : Channel
+        K and the banded inverse of its square part; :class:`._chain.Chain` for power 1.
+    penalty : array, optional
+        P in LAPACK's lower banded form: row k holds P[i+k, i] at column i.
+    start : Optimum, optional
+        Result of a nearby problem on the same points (another penalty, other data): moved inside and used as start.
+    tolerance : float
+        Wanted bound of the certified gap, in units of log-likelihood per cell.
+    max_iterations : int
+        Newton systems at most.
+
+    Returns
+    -------
+    Optimum
+        The best iterate by its certificate, converged or not: the caller must look.
+
+    Examples
+    --------
+    >>> from unnoise.noise import DiscreteLaplace
+    >>> from unnoise.estimators._chain import Chain
+    >>> best = maximise(np.array([0.25, 0.5, 0.25]), Chain(np.arange(3), DiscreteLaplace(1)))
+    >>> best.converged, best.f.round(6).tolist(), round(float(best.f.sum()), 9)
+    (True, [0.0, 1.0, 0.0], 1.0)
+    """
+    newton = _Newton(y, channel, penalty)
+    f, z = _begin(channel.inverse_band.shape[1], start)
+    best: Optimum | None = None
+    patience, least = PATIENCE, np.inf
+    for iteration in range(max_iterations + 1):
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            m = channel.apply(f)
+            gradient, gap, scale = _certificate(y, m, f, channel, penalty)
+        product = float(f @ z)
+        # Progress is a smaller gap or smaller products f·z: early on the gap alone goes up and down.
+        better = best is None or gap < 0.9 * best.gap or product < 0.9 * least
+        patience, least = PATIENCE if better else patience - 1, min(least, product)
+        if best is None or gap < best.gap:
+            best = Optimum(f * scale, z, m * scale, gap, iteration, gap <= tolerance, newton.form)
+        if best.converged or iteration == max_iterations:
+            break
+        if patience == 0:
+            if not newton.fall_back():
+                break
+            patience, least, f, z = PATIENCE, np.inf, best.f, best.z
+            continue
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            step = _step(newton, f, z, m, gradient)
+        if step is None:
+            if not newton.fall_back():
+                break
+            continue
+        f, z = step
+    assert best is not None
+    return Optimum(best.f, best.z, best.m, best.gap, iteration, best.converged, newton.form)
+
+
+def _begin(size: int, start: Optimum | None) -> tuple[Floats, Floats]:
+    if start is None:
+        return np.full(size, 1 / size), np.ones(size)
+    # Off the boundary, and with products f·z of one order: a warm start on the boundary cannot move.
+    floor = 1e-3 / size
+    f = np.maximum(start.f, floor)
+    return f, np.maximum(start.z, floor / f)
+
+
+def _certificate(
+    y: Floats, m: Floats, f: Floats, channel: Channel, penalty: Floats | None
+) -> tuple[Floats, float, float]:
+    """z's target 1 − u + Pf, the certified gap, and the scaling under which it holds."""
+    ratio = np.divide(y, m, out=np.zeros_like(y), where=y > 0)
+    u = channel.transpose(ratio)
+    if penalty is None:
+        mass = float(f.sum())
+        return 1 - u, float(u.max() * mass - 1), 1 / mass
+    pull = band_product(penalty, f)
+    gradient = 1 - u + pull
+    along = float(y.sum() - f.sum() - f @ pull)
+    return gradient, max(0.0, float(-gradient.min())) - along, 1.0
+
+
+def _step(
+    newton: _Newton, f: Floats, z: Floats, m: Floats, gradient: Floats
+) -> tuple[Floats, Floats] | None:
+    """One predictor–corrector step, or None where the system could not be solved."""
+    solve = newton.factor(f, z, m)
+    if solve is None:
+        return None
+    mu = float((f * z).mean())
+    df, change = solve(-gradient)
+    dz = gradient + change - z
+    ahead = float(((f + longest_step(f, df) * df) * (z + longest_step(z, dz) * dz)).mean())
+    centre = min(1.0, ahead / mu) ** 3 * mu
+    df, change = solve((centre - df * dz) / f - gradient)
+    dz = gradient + change - z
+    if not (np.isfinite(df).all() and np.isfinite(dz).all()):
+        return None
+    length = min(1.0, BACK_OFF * min(longest_step(f, df, np.inf), longest_step(z, dz, np.inf)))
+    return f + length * df, z + length * dz
+
+
+def longest_step(v: Floats, dv: Floats, limit: float = 1.0) -> float:
+    """The largest α ≤ limit with v + α·dv ≥ 0, for v > 0.
+
+    >>> longest_step(np.array([1.0, 1.0]), np.array([-4.0, 2.0]))
+    0.25
+    """
+    steepest = float((dv / v).min())
+    return limit if steepest >= 0 or -1 / steepest > limit else -1 / steepest
+
+
+class _Newton:
+    """Factors Newton's system in the cheapest form that works."""
+
+    def __init__(self, y: Floats, channel: Channel, penalty: Floats | None) -> None:
+        self.y, self.channel, self.penalty = y, channel, penalty
+        self.band = channel.inverse_band
+        square = channel.curvature(y).shape[0] == 1
+        if square and penalty is None and (y > 0).all():
+            self.form = "dual"
+        elif square:
+            self.form = "primal"
+        else:
+            self.form = "augmented"
+        if square:
+            self.around = DiagonalSandwich(self.band)
+        self.penalty_inside = None if penalty is None else sandwich(self.band, penalty)
+
+    def fall_back(self) -> bool:
+        """Go over to the augmented form; False where that is already in use."""
+        if self.form == "augmented":
+            return False
+        self.form = "augmented"
+        return True
+
+    def factor(self, f: Floats, z: Floats, m: Floats) -> Solver | None:
+        weight = np.divide(self.y, m * m, out=np.zeros_like(m), where=self.y > 0)
+        try:
+            if self.form == "dual":
+                return self._dual(f, z, weight)
+            if self.form == "primal":
+                return self._primal(f, z, weight)
+            x = self.channel.points_of(m, f)
+            return augmented_solver(self.band, self.channel.curvature(weight), self.penalty, f / z, x)
+        except (LinAlgError, ValueError):
+            return None
+
+    def _dual(self, f: Floats, z: Floats, weight: Floats) -> Solver:
+        slack = f / z
+        system = self.around(1 / weight)
+        system[0] += slack
+        factor = cholesky_banded(system, overwrite_ab=True, lower=True)
+
+        def solve(r: Floats) -> tuple[Floats, Floats]:
+            change = cho_solve_banded((factor, True), slack * r)
+            return slack * (r - change), change
+
+        return solve
+
+    def _primal(self, f: Floats, z: Floats, weight: Floats) -> Solver:
+        stiffness = z / f
+        system = self.around(stiffness)
+        if self.penalty_inside is not None:
+            wide = np.array(self.penalty_inside, order="F")
+            wide[: system.shape[0]] += system
+            system = wide
+        system[0] += weight
+        factor = cholesky_banded(system, overwrite_ab=True, lower=True)
+
+        def solve(r: Floats) -> tuple[Floats, Floats]:
+            df = band_product(self.band, cho_solve_banded((factor, True), band_product(self.band, r)))
+            return df, r - stiffness * df
+
+        return solve
