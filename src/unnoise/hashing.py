@@ -149,13 +149,11 @@ def string_keys(strings: Any) -> UInt64:
     ['0xef46db3751d8e999', '0xd24ec4f1a98c6e5b', '0xc894bc9bb0d059ae']
     """
     try:
-        import polars_hash  # noqa: F401  (registers the namespace nchash)
+        import polars_hash
     except ImportError:  # pragma: no cover  (exercised by a test that hides the module)
         return _string_keys_loop(strings)
-    import polars as pl
-
-    frame = strings.rename("item").to_frame()
-    return np.asarray(frame.select(pl.col("item").nchash.xxhash64()).to_series().to_numpy(), dtype=np.uint64)
+    keys = strings.rename("item").to_frame().select(polars_hash.col("item").nchash.xxhash64())
+    return np.asarray(keys.to_series().to_numpy(), dtype=np.uint64)
 
 
 def _string_keys_loop(strings: Any) -> UInt64:

@@ -1,17 +1,23 @@
-"""The public parameters of a sketch or noisy histogram: what its cells are.
+"""The public parameters of a sketch or noisy histogram: what its cells are, and what is promised about them.
 
-Nothing here depends on the data, so everything here may be printed, stored and compared.
+Nothing here depends on the data, so everything here may be printed, stored and compared. (The number of ingestion
+calls is public too, because the person-level guarantee needs it: call at moments that do not depend on the data.)
+
+With ε per occurrence and at most c occurrences of one person in one ingestion call, a call costs that person c·ε; a
+person who is in n calls, whatever the epochs and merges between them, n·c·ε (:meth:`Account.person_epsilon`).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Literal
 
 from .errors import IncompatibleError, InputError
+from .noise import DiscreteLaplace, _plain
 
-__all__ = ["ITEM_TYPES", "Kind", "Layout"]
+__all__ = ["ITEM_TYPES", "Account", "Kind", "Layout", "guarantee"]
 
 Kind = Literal["known", "hashed", "sampled"]
 ITEM_TYPES = ("int", "str")
@@ -48,8 +54,17 @@ class Layout:
     def __post_init__(self) -> None:
         if self.kind not in ("known", "hashed", "sampled"):
             raise InputError(f"kind must be 'known', 'hashed' or 'sampled', got {self.kind!r}")
-        if self.cells < 1:
-            raise InputError(f"cells must be ≥ 1, got {self.cells}")
+        _require_integer("cells", self.cells, 1)
+        _require_integer("levels", self.levels, 1)
+        for name, low in (("domain", 1), ("hash_seed", 0), ("max_contributions", 1)):
+            if getattr(self, name) is not None:
+                _require_integer(name, getattr(self, name), low)
+        if self.hash_seed is not None and self.hash_seed >= 1 << 64:
+            raise InputError(f"hash_seed must be below 2^64, got {self.hash_seed}")
+        if self.rate is not None and not 0 < self.rate <= 1:
+            raise InputError(f"rate must be above 0 and at most 1, got {self.rate}")
+        if self.item_types is not None and (not self.item_types or set(self.item_types) - set(ITEM_TYPES)):
+            raise InputError(f"item_types must each be 'int' or 'str', got {self.item_types!r}")
 
     def require_equal(self, other: Layout) -> None:
         """Raise :class:`IncompatibleError`, naming the field and both values, unless the layouts agree."""
@@ -57,3 +72,107 @@ class Layout:
             left, right = getattr(self, field.name), getattr(other, field.name)
             if left != right:
                 raise IncompatibleError(field.name, left, right)
+
+
+def _require_integer(name: str, value: object, low: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < low:
+        raise InputError(f"{name} must be an integer ≥ {low}, got {value!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """What persons have spent, where ``max_contributions`` bounds one call.
+
+    calls : ingestion calls so far, over epochs and merged sketches
+    promised : those of them without a person column, where the bound is the caller's promise
+    """
+
+    calls: int = 0
+    promised: int = 0
+
+    def __post_init__(self) -> None:
+        _require_integer("calls", self.calls, 0)
+        _require_integer("promised", self.promised, 0)
+        if self.promised > self.calls:
+            raise InputError(f"promised must be at most calls={self.calls}, got {self.promised}")
+
+    def after_call(self, *, enforced: bool) -> Account:
+        """Return the account after one more ingestion call."""
+        return Account(calls=self.calls + 1, promised=self.promised + (not enforced))
+
+    def plus(self, other: Account) -> Account:
+        """Return the account of two sketches merged: a person may be in both."""
+        return Account(calls=self.calls + other.calls, promised=self.promised + other.promised)
+
+    def person_epsilon(self, noise: DiscreteLaplace, layout: Layout) -> Fraction | None:
+        """Return the ε of a person who is in every call, or None where nothing bounds a person.
+
+        >>> layout = Layout(kind="hashed", cells=8, max_contributions=4)
+        >>> Account(calls=3).person_epsilon(DiscreteLaplace("1/4"), layout)
+        Fraction(3, 1)
+        """
+        if layout.max_contributions is None:
+            return None
+        return self.calls * layout.max_contributions * noise.epsilon
+
+
+def guarantee(noise: DiscreteLaplace, layout: Layout, account: Account | None = None, noises: int = 1) -> str:
+    """Return what is promised about whatever leaves a sketch, in plain words.
+
+    noise : the law of the noise in every cell, ε per occurrence
+    noises : how many noise vectors were added up, over epochs and merges
+
+    >>> print(guarantee(DiscreteLaplace(1), Layout(kind="hashed", cells=8)))
+    ε = 1 for one occurrence: adding or removing one occurrence of one item changes the probability of anything released by a factor of at most e^1 ≈ 2.72. A person with k occurrences: k times that ε. It holds for the state seen once or for what is released, not for both together.
+    """  # noqa: E501
+    parts = [_unit(noise, layout), *_persons(noise, layout, account or Account())]
+    if layout.pan_private:
+        parts.append("It holds for the state, seen once by an intruder, and what is released, both together.")
+    else:
+        parts.append("It holds for the state seen once or for what is released, not for both together.")
+    if noises > 1:
+        parts.append(
+            f"{noises} noises are added up here (epochs and merges): all snapshots together keep this ε for every "
+            f"occurrence; an occurrence added in one epoch and removed in another: twice that."
+        )
+    if noise.power < 1:
+        parts.append(
+            f"NOT YET REACHED: this is a share that holds {_plain(noise.power)} of one noise and alone would give "
+            f"ε = {noise.actual_epsilon:.3g} per occurrence; it must be merged with the other shares first."
+        )
+    return " ".join(parts)
+
+
+def _unit(noise: DiscreteLaplace, layout: Layout) -> str:
+    """The sentence that names ε and the unit it protects."""
+    c = layout.max_contributions
+    epsilon = noise.epsilon * (c or 1)
+    factor = f"e^{_plain(epsilon)}"
+    if epsilon <= 20:
+        factor += f" ≈ {math.exp(epsilon):.3g}"
+    if c is None:
+        unit, change = "one occurrence", "one occurrence of one item"
+    else:
+        plural = "s" if c > 1 else ""
+        unit = "one person in one ingestion call"
+        change = f"one person, with at most {c} occurrence{plural} in the call,"
+    return (
+        f"ε = {_plain(epsilon)} for {unit}: adding or removing {change} changes the probability of "
+        f"anything released by a factor of at most {factor}."
+    )
+
+
+def _persons(noise: DiscreteLaplace, layout: Layout, account: Account) -> list[str]:
+    """The sentences about persons."""
+    total = account.person_epsilon(noise, layout)
+    if total is None:
+        return ["A person with k occurrences: k times that ε."]
+    lines = ["Replacing one person by another: twice that ε."]
+    if account.calls:
+        lines.append(f"Ingestion calls: {account.calls}; a person who is in all of them: ε = {_plain(total)}.")
+    if account.promised:
+        lines.append(
+            f"In {account.promised} of them no person column was given, so the limit of "
+            f"{layout.max_contributions} is the caller's promise there."
+        )
+    return lines

@@ -1,0 +1,203 @@
+"""Which cell an item belongs to, for each kind of sketch.
+
+``known`` by an integer d: item i has cell i. ``known`` by a list: the cell is the position in the list, found by the
+64-bit hash of :mod:`unnoise.hashing` (seed 0), so items count as equal when their hashes are; a list with two equal
+hashes is refused. ``sampled``: the cells are the items of the domain whose hash, under the sketch's own seed, is below
+rate·2^64, in the order of the domain.
+
+The fingerprint of a list is SHA-256 over its types and items in order (docs/format.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._items import read_items
+from .errors import InputError
+from .hashing import Column, UInt64, cells_of, hash_columns, sample_limit
+from .layout import Layout
+
+__all__ = ["OUTSIDE", "SKIPPED", "Domain", "Finder", "finder_for", "read_domain", "sampled_cells"]
+
+OUTSIDE = -1
+"""Stands for the cell of an item that is not in the domain."""
+
+SKIPPED = -2
+"""Stands for the cell of an item that is not in the sample."""
+
+STEP = 1 << 20
+Int64 = NDArray[np.int64]
+
+
+class Finder(Protocol):
+    """Finds the cells of items."""
+
+    def find(self, columns: Sequence[Column]) -> Int64:
+        """Return the cell of each item, or OUTSIDE, or SKIPPED."""
+
+
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """A declared domain: the integers 0…size−1, or a list of items.
+
+    hashes : 64-bit hash (seed 0) of each item of a list, else None
+    columns : the items of a list, else empty
+    """
+
+    size: int
+    types: tuple[str, ...]
+    fingerprint: str | None = None
+    hashes: UInt64 | None = None
+    columns: tuple[Column, ...] = ()
+
+
+def read_domain(domain: Any) -> Domain:
+    """Return a domain given as an integer d or as the list of its items."""
+    if isinstance(domain, int | np.integer) and not isinstance(domain, bool | np.bool_):
+        if domain < 1:
+            raise InputError(f"domain must hold at least one item, got {domain}")
+        return Domain(int(domain), ("int",))
+    if isinstance(domain, bool | str | bytes | float) or domain is None:
+        raise InputError(f"domain must be an integer or a list of items, got {type(domain).__name__}")
+    batches = list(read_items(list(domain) if isinstance(domain, set | frozenset) else domain).batches)
+    types = {batch.types for batch in batches}
+    if len(types) != 1 or None in types:
+        raise InputError("domain must be a list of items of one type, without nulls, and not empty")
+    columns = [_joined(parts) for parts in zip(*(batch.columns for batch in batches))]
+    _require_no_nulls(domain, columns)
+    hashes = hash_columns(columns)
+    _require_distinct(hashes)
+    item_types = types.pop()
+    assert item_types is not None
+    print_ = fingerprint(columns, item_types)
+    return Domain(hashes.size, item_types, print_, hashes, tuple(columns))
+
+
+def _joined(parts: Sequence[Column]) -> Column:
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    import polars as pl
+
+    return pl.concat([part.rename("items") for part in parts])
+
+
+def _require_no_nulls(domain: Any, columns: Sequence[Column]) -> None:
+    if isinstance(domain, Mapping):
+        domain = next(iter(domain.values()))
+    if hasattr(domain, "__len__") and len(domain) != len(columns[0]):  # a stream has none: its nulls are dropped
+        raise InputError("domain must not hold nulls")
+
+
+def _require_distinct(hashes: UInt64) -> None:
+    order = np.argsort(hashes, kind="stable")
+    same = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
+    if same.size:
+        i, j = sorted((int(order[same[0]]), int(order[same[0] + 1])))
+        raise InputError(f"domain must not hold an item twice, got equal ones at positions {i} and {j}")
+
+
+def fingerprint(columns: Sequence[Column], types: Sequence[str]) -> str:
+    """Return SHA-256 over the types, the number of items and the items, column by column.
+
+    >>> fingerprint([np.array([1, 2])], ["int"])[:16]
+    '7571c73b5e96db42'
+    """
+    digest = hashlib.sha256(b"unnoise domain 1\n")
+    digest.update((",".join(types) + "\n").encode())
+    digest.update(len(columns[0]).to_bytes(8, "little"))
+    for column in columns:
+        if isinstance(column, np.ndarray):
+            digest.update(column.astype("<i8", copy=False).tobytes())
+            continue
+        digest.update(column.str.len_bytes().to_numpy().astype("<i8").tobytes())
+        for start in range(0, len(column), STEP):
+            digest.update("".join(column[start : start + STEP]).encode())
+    return digest.hexdigest()
+
+
+def sampled_cells(domain: Domain, rate: Fraction, hash_seed: int) -> Int64:
+    """Return the positions in the domain of the items that are sampled, ascending."""
+    limit = sample_limit(rate)
+    if domain.columns:
+        return np.flatnonzero(hash_columns(domain.columns, hash_seed) <= limit)
+    found = []
+    for start in range(0, domain.size, STEP):
+        items = np.arange(start, min(start + STEP, domain.size), dtype=np.int64)
+        found.append(items[hash_columns([items], hash_seed) <= limit])
+    return np.concatenate(found)
+
+
+@dataclass(frozen=True, eq=False)
+class _HashedCells:
+    layout: Layout
+
+    def find(self, columns: Sequence[Column]) -> Int64:
+        return cells_of(hash_columns(columns, self.layout.hash_seed or 0), self.layout)
+
+
+@dataclass(frozen=True, eq=False)
+class _RangeCells:
+    size: int
+
+    def find(self, columns: Sequence[Column]) -> Int64:
+        items: Int64 = columns[0]
+        if items.size == 0 or (items.min() >= 0 and items.max() < self.size):
+            return items
+        return np.where((items >= 0) & (items < self.size), items, OUTSIDE)
+
+
+class _ListCells:
+    """Positions of items in a list, by binary search among the sorted hashes."""
+
+    def __init__(self, hashes: UInt64) -> None:
+        self.order = np.argsort(hashes)
+        self.sorted = hashes[self.order]
+
+    def find(self, columns: Sequence[Column]) -> Int64:
+        hashes = hash_columns(columns)
+        at = np.minimum(np.searchsorted(self.sorted, hashes), self.sorted.size - 1)
+        return np.where(self.sorted[at] == hashes, self.order[at], OUTSIDE)
+
+
+@dataclass(frozen=True, eq=False)
+class _SampledCells:
+    """Cells of the sampled items; an item outside a list is noticed only where its hash is in the sample."""
+
+    limit: np.uint64
+    hash_seed: int
+    sample: Int64
+    inner: _RangeCells | _ListCells
+
+    def find(self, columns: Sequence[Column]) -> Int64:
+        inside = hash_columns(columns, self.hash_seed) <= self.limit
+        cells = self.inner.find(columns)
+        if isinstance(self.inner, _RangeCells):
+            rank = np.searchsorted(self.sample, cells)
+            return np.where(cells == OUTSIDE, OUTSIDE, np.where(inside, rank, SKIPPED))
+        return np.where(inside, cells, SKIPPED)
+
+
+def finder_for(layout: Layout, domain: Domain | None) -> Finder | None:
+    """Return the finder of a layout; None where the layout needs a list of items that is not at hand."""
+    if layout.kind == "hashed":
+        return _HashedCells(layout)
+    if domain is None and layout.fingerprint is None and layout.domain is not None:
+        domain = Domain(layout.domain, ("int",))
+    if domain is None:
+        return None
+    if layout.kind == "known":
+        return _RangeCells(domain.size) if domain.hashes is None else _ListCells(domain.hashes)
+    assert layout.rate is not None
+    assert layout.hash_seed is not None
+    sample = sampled_cells(domain, layout.rate, layout.hash_seed)
+    inner = _RangeCells(domain.size) if domain.hashes is None else _ListCells(domain.hashes[sample])
+    return _SampledCells(sample_limit(layout.rate), layout.hash_seed, sample, inner)
