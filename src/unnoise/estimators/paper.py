@@ -174,8 +174,9 @@ def frame(noisy: NoisyProfile, max_count: int | None, eta: float, longest: int, 
     framed = Frame(noisy, reach, n)
     if framed.below + framed.above == noisy.cells:
         raise InputError(
-            f"max_count must leave some noisy count in the window [{-reach}, {n + reach}], got max_count={max_count} "
-            f"with noisy counts from {int(noisy.values[0])} to {int(noisy.values[-1])}"
+            f"some noisy count must lie in the window [{-reach}, {n + reach}], got noisy counts from "
+            f"{int(noisy.values[0])} to {int(noisy.values[-1])}; check epsilon={float(noisy.noise.epsilon):g} and "
+            f"max_count={max_count}"
         )
     return framed
 
