@@ -34,6 +34,8 @@ def noisy_cells(size: int, noise: DiscreteLaplace, stream: Keystream) -> tuple[I
 
 def add_noise(cells: Int64, out: Int64, noise: DiscreteLaplace, stream: Keystream) -> int:
     """Write cells + fresh noise into ``out`` (which may be the cells themselves) and return a bound on it."""
+    if largest(cells) > LIMIT // 2:
+        raise InputError(OVERFLOW)
     buffer = np.empty(min(BLOCK, cells.size), dtype=np.int64)
     bound = 0
     for start in range(0, cells.size, BLOCK):
@@ -41,7 +43,7 @@ def add_noise(cells: Int64, out: Int64, noise: DiscreteLaplace, stream: Keystrea
         fresh = buffer[: old.size]
         fill(fresh, noise, stream)
         if _overflows(old, fresh):
-            raise InputError(OVERFLOW)  # only reached by cells at the very edge of int64, before any data is lost
+            raise InputError("noise must stay within 64 bits: epsilon is too small for it")
         new = np.add(old, fresh, out=out[start : start + BLOCK])
         bound = max(bound, largest(new))
     return bound

@@ -97,9 +97,11 @@ class Guarded:
                 f"neither saved nor released (unnoise.testing.release gives its counts)"
             )
 
-    def _seal(self, action: str) -> None:
+    def _seal(self, action: str, *, for_tests: bool = False) -> None:
         """Let the cells leave: from here on they do not change."""
         self._require_usable(action)
+        if not for_tests:
+            self._require_private()
         if self._state == "sealed":
             return
         if self._fresh < 1:
@@ -110,6 +112,8 @@ class Guarded:
             )
         if self._layout.pan_private:
             self._add_noise(self._cells)
+            if not for_tests:
+                self._require_private()
         self._cells.flags.writeable = False
         self._state, self._fresh = "sealed", Fraction(0)
 

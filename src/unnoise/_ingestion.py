@@ -65,6 +65,8 @@ def join(pieces: Sequence[Located]) -> Located:
     pieces = [piece for piece in pieces if piece.cells.size] or list(pieces[:1])
     if not pieces:
         return Located(None)
+    if len({piece.counts is None for piece in pieces}) > 1 or len({piece.persons is None for piece in pieces}) > 1:
+        raise InputError("counts and person must be given for all batches of a call, or for none")
     counts = [piece.counts for piece in pieces if piece.counts is not None]
     persons = [piece.persons for piece in pieces if piece.persons is not None]
     return Located(

@@ -31,7 +31,7 @@ from .errors import FormatError, InputError
 from .layout import Account, Layout, guarantee
 from .noise import DiscreteLaplace
 
-__all__ = ["VERSION", "Stored", "digest_of", "read_sketch", "write_sketch"]
+__all__ = ["VERSION", "Stored", "digest_of", "read_sketch", "require_writable", "write_sketch"]
 
 VERSION = 1
 COLUMN = "noisy_count"
@@ -95,6 +95,18 @@ def digest_of(parameters: bytes, cells: NDArray[np.int64]) -> str:
     whole = hashlib.sha256(b"unnoise sketch 1\n" + len(parameters).to_bytes(8, "little") + parameters)
     whole.update(b"".join(digests))
     return whole.hexdigest()
+
+
+def require_writable(path: str | os.PathLike[str]) -> None:
+    """Refuse a path that cannot be written, before anything is done for it."""
+    target = Path(path)
+    parent = target.absolute().parent
+    if target.is_dir():
+        raise IsADirectoryError(f"path must be a file, got the directory {target}")
+    if not parent.is_dir():
+        raise FileNotFoundError(f"path must be in a directory that exists, got {target}")
+    if not os.access(parent, os.W_OK):
+        raise PermissionError(f"path must be in a directory that can be written, got {target}")
 
 
 def write_sketch(path: str | os.PathLike[str], stored: Stored) -> None:

@@ -28,7 +28,7 @@ from ._ingestion import Located, join, limited, locate
 from ._items import BATCH, Batch, Source, read_items
 from ._sampler import open_stream
 from .errors import IncompatibleError, InputError, UnnoiseError
-from .files import Stored, read_sketch, write_sketch
+from .files import Stored, read_sketch, require_writable, write_sketch
 from .layout import Account, Layout, guarantee
 from .noise import DiscreteLaplace, Exact, _plain, exact_positive
 from .noisy import NoisyCounts
@@ -270,9 +270,22 @@ begin_epoch() first, which draws fresh noise
         by batch (unless ``person`` is given), and the error then says how far it came.
         """
         self._require_open("update")
-        if person is not None and self._layout.max_contributions is None:
-            raise InputError("person needs max_contributions to be set when the sketch is made")
+        self._require_limit(person is not None)
         self._ingest(read_items(items, counts, person), enforced=person is not None)
+
+    def _update_batches(self, batches: Iterable[tuple[Any, Any, Any]], *, enforced: bool = False) -> None:
+        """Count batches of (items, counts, person) as *one* ingestion call: for engines that read in pieces.
+
+        ``enforced`` says that every batch has persons, whose contributions are limited over all batches.
+        """
+        self._require_open("update")
+        self._require_limit(enforced)
+        pieces = (batch for triple in batches for batch in read_items(*triple).batches)
+        self._ingest(Source(pieces, stream=True), enforced=enforced)
+
+    def _require_limit(self, enforced: bool) -> None:
+        if enforced and self._layout.max_contributions is None:
+            raise InputError("person needs max_contributions to be set when the sketch is made")
 
     def _ingest(self, source: Source, *, enforced: bool) -> None:
         """Apply all batches of one ingestion call: at once where that is possible, else one by one."""
@@ -325,20 +338,19 @@ begin_epoch() first, which draws fresh noise
 
     def release(self) -> NoisyCounts:
         """Return the noisy counts and seal the sketch; releasing again returns the same."""
-        self._require_private()
         return self._release()
 
-    def _release(self) -> NoisyCounts:
-        """Release whatever the label of the noise: for :mod:`unnoise.testing`."""
+    def _release(self, *, for_tests: bool = False) -> NoisyCounts:
+        """Release; ``for_tests`` whatever the label of the noise (for :mod:`unnoise.testing`)."""
         with self._lock:
-            self._seal("release")
+            self._seal("release", for_tests=for_tests)
             self._shared = True
             return NoisyCounts(self._cells, self._noise, self._layout)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the noisy cells and public parameters into a file, atomically, and seal the sketch."""
-        self._require_private()
         with self._lock:
+            require_writable(path)  # before sealing: a mistyped path should cost nothing
             self._seal("save")
             write_sketch(path, self._stored())
 
@@ -353,8 +365,11 @@ begin_epoch() first, which draws fresh noise
         """
         with self._lock:
             self._require_usable("begin_epoch")
-            cells = np.empty_like(self._cells) if self._shared or not self._cells.flags.writeable else self._cells
-            self._add_noise(cells)
+            if self._shared:
+                self._add_noise(np.empty_like(self._cells))
+            else:
+                self._cells.flags.writeable = True
+                self._add_noise(self._cells)
             self._open()
 
     # ── merging ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -375,7 +390,8 @@ begin_epoch() first, which draws fresh noise
         if not isinstance(other, Sketch):
             return NotImplemented
         self._require_mergeable(other)
-        with self._lock:
+        first, second = sorted((self, other), key=id)
+        with first._lock, second._lock:
             both = type(self)(_MAKE, **self._as_state())
             both.merge(other)
             self._retire()
