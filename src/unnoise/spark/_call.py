@@ -1,0 +1,182 @@
+"""What the caller asked for, checked and turned into a job.
+
+The cells of all groups are numbered through: group g has the places g·m … (g+1)·m − 1, and every level of every group
+is a *part* with a tally of its own. Since an occurrence lies in one group only, all groups together cost the ε of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._domain import Domain, read_domain, sampled_cells
+from .._sampler import open_stream
+from ..errors import InputError
+from ..hashing import sample_limit
+from ..layout import Kind, Layout
+from ..noise import DiscreteLaplace, Exact, exact_positive
+from . import _rows
+from ._tasks import Sample, Work
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["Call", "prepare"]
+
+BROADCAST = 1 << 20
+"""Longest list of a domain that is sent to every executor; a longer one is joined by a shuffle."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A job ready to run.
+
+    rows : one row per occurrence, with its cell
+    work : what the tasks need
+    layout : public parameters of the sketch of one group
+    groups : the declared groups, None when there are none
+    enforced : whether a person column bounds what a person adds
+    label : None, or what marks noise that protects nobody (tests)
+    """
+
+    rows: DataFrame
+    work: Work
+    layout: Layout
+    groups: tuple[Any, ...] | None
+    enforced: bool
+    label: str | None
+
+    @property
+    def sizes(self) -> list[int]:
+        """Cells of each part: of each level of each group."""
+        levels = self.layout.levels
+        return [self.layout.cells // levels] * (levels * (1 if self.groups is None else len(self.groups)))
+
+
+def prepare(
+    df: DataFrame,
+    columns: str | Column | Sequence[str | Column],
+    *,
+    epsilon: Exact | None,
+    kind: Kind,
+    cells: int,
+    levels: int | None,
+    domain: Any,
+    rate: Exact | None,
+    hash_seed: int,
+    by: str | Column | None,
+    groups: Sequence[Any] | None,
+    person: str | Column | None,
+    max_contributions: int | None,
+    unknown: str,
+) -> Call:
+    """Check everything, draw the key of the call, and return the job; nothing runs yet."""
+    exact = exact_positive("epsilon", epsilon)
+    if unknown not in ("error", "drop"):
+        raise InputError(f"unknown must be 'error' or 'drop', got {unknown!r}")
+    declared = _declared_groups(by, groups)
+    if person is not None and max_contributions is None:
+        raise InputError("person needs max_contributions: how many occurrences of one person count")
+    source = _rows.read_source(df, columns, by=by, groups=declared, person=person)
+    items, layout = _layout(
+        kind, cells, levels, domain, rate, hash_seed,
+        item_types=source.item_types, max_contributions=max_contributions,
+    )  # fmt: skip
+    stream = open_stream()
+    key = stream.words(32, 8).tobytes()
+    rows = _rows.cell_rows(source, layout, domain=_listed(df, items, layout), drop_unknown=unknown == "drop")
+    if person is not None:
+        assert max_contributions is not None
+        rows = _rows.cap(rows, max_contributions, int(stream.words(1).view(np.int64)[0]))
+    noise = DiscreteLaplace(exact / (max_contributions or 1))
+    places = _rows.places(layout)
+    work = Work(
+        cells=places * (1 if declared is None else len(declared)),
+        part=places // layout.levels,
+        noise=noise,
+        key=key,
+        silent=stream.silent,
+        chosen=_sample(layout),
+    )
+    return Call(rows, work, layout, declared, person is not None, stream.label)
+
+
+def _declared_groups(by: Any, groups: Sequence[Any] | None) -> tuple[Any, ...] | None:
+    if by is None and groups is None:
+        return None
+    if by is None or groups is None:
+        raise InputError("by and groups must be given together: groups found in the data would give them away")
+    declared = tuple(groups)
+    if not declared or len(set(declared)) != len(declared):
+        raise InputError(f"groups must be distinct and not empty, got {list(declared)!r}")
+    return declared
+
+
+def _layout(
+    kind: Kind, cells: int, levels: int | None, domain: Any, rate: Exact | None, hash_seed: int, **public: Any
+) -> tuple[Domain | None, Layout]:
+    """Return the domain as declared, if any, and the layout."""
+    if kind == "hashed":
+        if domain is not None or rate is not None:
+            raise InputError("domain and rate must be left out for kind='hashed'")
+        return None, _hashed_layout(cells, levels, hash_seed, **public)
+    if levels is not None:
+        raise InputError(f"levels must be left out for kind={kind!r}, got {levels}")
+    if domain is None:
+        raise InputError(f"domain is required for kind={kind!r}: an integer d (items 0…d−1) or a list of items")
+    items = read_domain(domain)
+    if items.types != public["item_types"]:
+        raise InputError(f"the columns must have the types of the domain {items.types}, got {public['item_types']}")
+    shared = {"domain": items.size, "fingerprint": items.fingerprint, **public}
+    if kind == "known":
+        if rate is not None:
+            raise InputError(f"rate must be left out for kind='known', got {rate}")
+        return items, Layout(kind=kind, cells=items.size, **shared)
+    share = exact_positive("rate", rate)
+    whole = Layout(kind=kind, cells=1, rate=share, hash_seed=hash_seed, **shared)  # checks rate and seed
+    count = int(sampled_cells(items, share, hash_seed).size)
+    if count == 0:
+        raise InputError(f"rate must be high enough to sample an item of {items.size}, got {rate}")
+    return items, replace(whole, cells=count)
+
+
+def _hashed_layout(cells: int, levels: int | None, hash_seed: int, **public: Any) -> Layout:
+    """Return the layout that ``Sketch.hashed`` has for the same arguments."""
+    if not isinstance(cells, int) or isinstance(cells, bool) or cells < 1 or cells & (cells - 1):
+        raise InputError(f"cells must be a power of two, got {cells!r}")
+    count = 1 if levels is None else levels
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= min(cells, 64):
+        raise InputError(f"levels must be an integer between 1 and {min(cells, 64)}, got {levels!r}")
+    size = 1 << ((cells // count).bit_length() - 1)
+    if count - 1 + size.bit_length() - 1 > 64:
+        raise InputError(f"levels and cells must need at most 64 bits of hash, got {levels} and {cells}")
+    return Layout(kind="hashed", cells=size * count, levels=count, hash_seed=hash_seed, **public)
+
+
+def _sample(layout: Layout) -> Sample | None:
+    """Return what tells the tasks which places have cells, where not all do."""
+    if layout.kind != "sampled" or layout.fingerprint is not None:
+        return None
+    assert layout.rate is not None
+    assert layout.hash_seed is not None
+    return Sample(layout.hash_seed, int(sample_limit(layout.rate)))
+
+
+def _listed(df: DataFrame, items: Domain | None, layout: Layout) -> DataFrame | None:
+    """Return a DataFrame of the hash and cell of each item of a listed domain that has a cell."""
+    if items is None or items.hashes is None:
+        return None
+    import pyarrow as pa
+    from pyspark.sql import functions as F
+
+    hashes = items.hashes
+    if layout.kind == "sampled":
+        assert layout.rate is not None
+        assert layout.hash_seed is not None
+        hashes = hashes[sampled_cells(items, layout.rate, layout.hash_seed)]
+    table = pa.table({"hash": hashes.view(np.int64), "listed": np.arange(hashes.size, dtype=np.int64)})
+    frame = df.sparkSession.createDataFrame(table)
+    return F.broadcast(frame) if hashes.size <= BROADCAST else frame
