@@ -18,7 +18,7 @@ import difflib
 import glob
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -28,7 +28,11 @@ from .errors import InputError
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["CHUNK", "FORMATS", "Batch", "Source", "Wanted", "column_of_integers", "open_source"]
+    from ._items import Batch as CleanBatch
+    from .groups import GroupedSketch
+    from .sketch import Sketch
+
+__all__ = ["CHUNK", "FORMATS", "LINE", "Batch", "Source", "Wanted", "column_of_integers", "feed", "open_source"]
 
 CHUNK = 1 << 18
 """Rows in a batch."""
@@ -93,6 +97,15 @@ class Batch:
         """Rows left out because a wanted column was null."""
         return self.rows - self.items.height
 
+    def clean(self) -> CleanBatch:
+        """Return the rows as a sketch takes them, with the group, if any, as the last column."""
+        from ._items import _from_table
+
+        table: dict[str, Any] = {f"column {i}": column for i, column in enumerate(self.items.get_columns())}
+        if self.group is not None:
+            table["group"] = self.group
+        return _from_table(table, self.counts, self.person)
+
 
 @dataclass(frozen=True)
 class Source:
@@ -114,6 +127,18 @@ class Source:
     def typed(self) -> bool:
         """Whether columns have types of their own."""
         return self.format in TYPED
+
+    def item_types(self, wanted: Wanted) -> tuple[str, ...]:
+        """Return "int" or "str" for each column of an item, from the format and the schema alone."""
+        if not self.typed or wanted.integers:
+            return tuple("int" if wanted.integers else "str" for _ in wanted.columns)
+        if self.stream is not None:
+            raise InputError("the types of a stream are not known beforehand; write it to a file first")
+        where = self.paths[0] if self.sql is None else None
+        with _readable(self, where):
+            schema = self._frame(where, wanted).collect_schema()
+            _require(self._label(where), wanted.names, schema.names())
+        return tuple("int" if schema[name].is_integer() else "str" for name in wanted.columns)
 
     def columns(self) -> list[str]:
         """Names of all columns (of the first file, where there are several)."""
@@ -224,6 +249,32 @@ def open_source(
     if sql is not None:
         return Source("the query", "sql", tuple(paths), header, sql)
     return Source(name, formats.pop(), tuple(paths), header)
+
+
+def feed(target: Sketch | GroupedSketch, batches: Iterable[Batch], *, persons: bool = False) -> None:
+    """Count all batches in one ingestion call; with ``persons`` they are gathered first, to limit each person."""
+    from ._items import Source as Items
+    from .sketch import Sketch
+
+    failed: list[InputError] = []
+
+    def cleaned() -> Iterator[CleanBatch]:
+        try:
+            for batch in batches:
+                yield batch.clean()
+        except InputError as error:
+            failed.append(error)
+            raise
+
+    try:
+        if isinstance(target, Sketch):
+            target._ingest(Items(cleaned(), stream=True), enforced=persons)
+        else:
+            target.feed(cleaned(), persons=persons)
+    except InputError:
+        if failed:  # the reader's own words, without the number of batches before
+            raise failed[0] from None
+        raise
 
 
 def column_of_integers(series: pl.Series, label: str, offset: int = 0, *, text_hint: bool = True) -> pl.Series:
