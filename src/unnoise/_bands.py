@@ -13,14 +13,16 @@ Cousins' [1]_ ordering gives the interval that covers exactly at the level for a
 bounded number: two-sided inside, one-sided at the boundary, never empty.
 
 *Few cells.* Where few cells decide (an isolated cell mostly gives estimate 0 with estimated variance 0), the variance
-estimate is raised to what the neighbourhood allows: neighbouring values of the mean noisy profile differ at most by the
-factor p₀/P(Z = k), so (Y + 1)·p₀/q bounds the mean at one value from Y cells in a window that a noise stays within with probability q.
+estimate is raised to what the neighbourhood allows: if all Y cells seen in a window ±k came from one count, and one
+more went unseen, the mean number at a single noisy value would be (Y + 1)·p₀/q_k, with p₀ = P(Z = 0) and
+q_k = P(|Z| ≤ k); the largest over a few windows takes the place of what was seen.
 
 *Domination.* Each of the N cells in the band is noisy within ±k of it with probability at least q_k = P(|Z| ≤ k),
 independently, and every other cell only adds; so the number of noisy counts in lo − k..hi + k is stochastically
 at least Binomial(N, q_k), and a Clopper–Pearson upper limit for N holds whatever the data. Likewise below: for
 at_least(k), the cells under k that show at k + b or above have a mean of at most P(Z > b)/P(Z ≥ 1) times that of
-those showing at k or above (the noise has log-concave tails for ρ ≥ 1). A few window widths share the error budget ``GUARD``.
+those showing at k or above (the noise has log-concave tails for ρ ≥ 1). A few window widths share the error
+probability ``GUARD``.
 
 With a sampled sketch each item of the domain has a cell with probability r, so q becomes r·q, and the normal part
 adds the sampling variance of a finite population.
@@ -50,8 +52,8 @@ Int64 = NDArray[np.int64]
 NO_END = np.iinfo(np.int64).max // 4
 """Upper end of a band that has none."""
 
-GUARD = 0.2
-"""Share of the error budget (1 − level) spent on the limits by domination; the normal part has the rest."""
+GUARD = 0.1
+"""Error probability of the limits by domination, as a share of 1 − level; they only ever narrow the interval."""
 
 FEW = 15.0
 """Effective number of cells below which the estimated variance is not trusted by itself."""
@@ -166,13 +168,13 @@ class _Cells:
 
     def at(self, x: Int64) -> Int64:
         where = np.searchsorted(self.values, x).clip(max=self.values.size - 1)
-        return np.where(self.values[where] == x, self.tally[where], 0)
+        return np.asarray(np.where(self.values[where] == x, self.tally[where], 0))
 
     def upto(self, x: Int64) -> Int64:
         return np.asarray(self.running[np.searchsorted(self.values, x, side="right")])
 
     def between(self, lo: Int64, hi: Int64) -> Int64:
-        return np.maximum(self.upto(hi) - self.upto(lo - 1), 0)
+        return np.asarray(np.maximum(self.upto(hi) - self.upto(lo - 1), 0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,15 +211,15 @@ class Bands:
         return Limits(*(np.concatenate(column) for column in zip(*parts)))
 
     def _limits(self, lo: Int64, hi: Int64, level: float) -> Limits:
-        alpha = 1 - level
         estimate, variance = self.linear(lo, hi)
         scale = 1 / self.rate
         share = (estimate / self.noisy.cells).clip(0, 1)
         sampling = (1 - self.rate) * self.noisy.cells * share * (1 - share)
         estimate, stderr = scale * estimate, scale * np.sqrt(variance + sampling)
-        low, high = bounded_normal(estimate, stderr, self.items, 1 - (1 - GUARD) * alpha)
-        high = np.minimum(high, self.upper(lo, hi, GUARD * alpha / 2))
-        low = np.minimum(np.maximum(low, self.lower(lo, hi, GUARD * alpha / 2)), high)
+        low, high = bounded_normal(estimate, stderr, self.items, level)
+        guard = GUARD * (1 - level) / 2
+        high = np.minimum(high, self.upper(lo, hi, guard))
+        low = np.minimum(np.maximum(low, self.lower(lo, hi, guard)), high)
         return Limits(estimate, stderr, low, high)
 
     def linear(self, lo: Int64, hi: Int64) -> tuple[Float, Float]:
@@ -225,7 +227,7 @@ class Bands:
         half = self.steps.size // 2
         offsets = np.arange(-half, half, dtype=np.int64)
         left, right = lo[:, None] + offsets, hi[:, None] + 1 + offsets
-        fresh = (right > left[:, -1:]) & (hi[:, None] < NO_END)
+        fresh = ((right > left[:, -1:]) | (lo[:, None] <= 0)) & (hi[:, None] < NO_END)
         left_on = np.broadcast_to(lo[:, None] > 0, left.shape)
         x = np.concatenate([left, np.where(fresh, right, 0)], axis=1)
         weight = self._rise(x, lo[:, None]) - self._rise(x, hi[:, None] + 1)
@@ -267,7 +269,7 @@ class Bands:
         """Bound the mean number of cells at a single noisy value next to an edge of the band."""
         peak = float(self.noisy.noise.pmf(0))
         bound = np.zeros(lo.size)
-        for width, q, _ in self.windows(GUARD * 0.05):
+        for width, q, _ in self.windows(GUARD * 0.025):
             for edge in (lo, np.minimum(hi, NO_END)):
                 inside = self.cells.between(edge - width, edge + width)
                 real = (edge > 0) & (edge < NO_END)
@@ -278,7 +280,7 @@ class Bands:
         """Return a few half-widths k with q_k = P(|Z| ≤ k) and the share of ``alpha`` each may spend."""
         noise = self.noisy.noise
         widest = noise.reach(alpha / 2)
-        steps = sorted({0, *(round(c * noise.variance**0.5) for c in (0.25, 0.7, 1.5)), widest} - {None})
+        steps = sorted({0, *(round(c * noise.variance**0.5) for c in (0.25, 0.7, 1.5)), widest})
         kept = [k for k in steps if k <= widest]
         share = [alpha / (2 * max(1, len(kept) - 1))] * (len(kept) - 1) + [alpha / 2]
         return [(k, self._within(k), s) for k, s in zip(kept, share)]
@@ -295,6 +297,14 @@ class Bands:
             best = np.minimum(best, binomial_upper(inside, q * self.rate, spent))
         return best
 
+    def breakpoints(self, level: float) -> Int64:
+        """Return the offsets k − v, v a noisy value, at which the interval of at_least(k) can change."""
+        half = self.steps.size // 2
+        widths = [width for width, _, _ in self.windows(GUARD * (1 - level) / 2)]
+        shifts = [-shift for shift, _ in self.shifts]
+        spots = {0, 1, half, half + 1, -half, *widths, *(-w for w in widths), *shifts}
+        return np.array(sorted({s + e for s in spots for e in (-1, 0, 1)}), dtype=np.int64)
+
     def lower(self, lo: Int64, hi: Int64, alpha: float) -> Float:
         """Lower limit by domination for bands without an upper end, at error probability ``alpha``."""
         best = np.zeros(lo.size)
@@ -302,16 +312,17 @@ class Bands:
         if not open_ended.size or self.rate < 1:
             return best
         lo = lo[open_ended]
-        mean = special.gammaincinv(self.cells.between(lo, np.full_like(lo, NO_END)) + 1.0, 1 - alpha / 2)
-        shifts = self.shifts(alpha)
-        for shift, ratio in shifts:
+        seen = self.cells.between(lo, np.full_like(lo, NO_END))
+        mean = np.asarray(special.gammaincinv(seen + 1.0, 1 - alpha / 2), dtype=float)
+        for shift, ratio in self.shifts:
             above = self.cells.between(lo + shift, np.full_like(lo, NO_END))
-            strays = poisson_quantile(mean * ratio, alpha / (2 * len(shifts)))
+            strays = poisson_quantile(mean * ratio, alpha / (2 * len(self.shifts)))
             best[open_ended] = np.maximum(best[open_ended], above - strays)
         return best
 
-    def shifts(self, alpha: float) -> list[tuple[int, float]]:
-        """Return a few shifts b with P(Z > b)/P(Z ≥ 1)."""
+    @cached_property
+    def shifts(self) -> list[tuple[int, float]]:
+        """A few shifts b with P(Z > b)/P(Z ≥ 1)."""
         noise = self.noisy.noise
         widest = noise.reach(1e-12)
         tail = np.cumsum(noise.pmf(np.arange(widest, 0, -1)))[::-1]

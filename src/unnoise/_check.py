@@ -4,12 +4,12 @@ Two facts hold for every data set with counts h ≥ 0, so that testing them cost
 
 *Geometric below zero* (ρ = 1). A noisy count at or below 0 is there through the tail of the noise, and that tail is
 memoryless: given h + Z ≤ 0, the depth k = −(h + Z) has P(k) = (1−a)·a^k for every h ≥ 0. Of n such cells the
-total depth S is negative binomial NB(n, 1−a): an exact two-sided test of the *rate* (a wrong ε; S = 0 when the input was
-clamped). Pearson's χ² on the depths, bins pooled to an expected 25, tests the *shape* (another law: rounded
+total depth S is negative binomial NB(n, 1−a): an exact two-sided test of the *rate* (a wrong ε; S = 0 when the
+input was clamped). Pearson's χ² on the depths, bins pooled to an expected 25, tests the *shape* (another law: rounded
 continuous Laplace noise has too few zeros where true zeros abound, Gaussian noise decays too fast).
 
-*No cliffs* (every ρ ≥ 1). The mean noisy profile m satisfies a ≤ m(v−1)/m(v) ≤ 1/a, since the noise does. If y cells hold v
-and none holds its neighbour, the chance of that is at most (1+a)^−y. A cliff above a value ≥ 1 means that small
+*No cliffs* (every ρ ≥ 1). The mean noisy profile m satisfies a ≤ m(v−1)/m(v) ≤ 1/a, since the noise does. If y cells
+hold v and none holds its neighbour, the chance of that is at most (1+a)^−y. A cliff above a value ≥ 1 means that small
 counts were suppressed (thresholding), at 0 that negative ones were clamped.
 """
 

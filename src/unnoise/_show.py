@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ def _nice(x: float) -> int:
     """Round to one significant digit, two below 20."""
     if x < 20:
         return round(x)
-    unit = 10 ** int(np.floor(np.log10(x)))
+    unit: int = 10 ** int(np.floor(np.log10(x)))
     return round(x / unit) * unit
 
 
@@ -64,10 +65,11 @@ def subtitle(profile: Profile) -> str:
     """Say where the profile comes from."""
     noise = profile.noisy.noise
     power = "" if noise.power == 1 else f", power {noise.power}"
-    return f"{profile.noisy.layout.kind}, {profile.cells:,} cells, ε = {float(noise.epsilon):g}{power}, {profile.method}"
+    kind = profile.noisy.layout.kind
+    return f"{kind}, {profile.cells:,} cells, ε = {float(noise.epsilon):g}{power}, {profile.method}"
 
 
-def _grid(rows: list[tuple[str, ...]]) -> str:
+def _grid(rows: Sequence[Sequence[str]]) -> str:
     """Align columns to the right, with a rule under the first row."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths)) for row in rows]
@@ -111,13 +113,13 @@ def profile_html(profile: Profile) -> str:
     )
 
 
-def _html_table(rows: list[tuple[str, ...]]) -> str:
+def _html_table(rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f"<th>{escape(cell)}</th>" for cell in rows[0])
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows[1:])
     return f'<table style="text-align:right"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
 
-def _table_rows(table: Table) -> list[tuple[str, ...]]:
+def _table_rows(table: Table) -> Sequence[tuple[str, ...]]:
     interval = f"{100 * table.level:g} % interval"
     head = ("count", "items", interval, "share", "at least", interval)
     return [head] + [

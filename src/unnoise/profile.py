@@ -38,6 +38,9 @@ Int64 = NDArray[np.int64]
 DENSE_LIMIT = 10**8
 """Longest dense array that ``fractions`` and ``counts`` will build."""
 
+DENSE_SEARCH = 10**5
+"""Longest range of counts that ``quantile`` searches one by one."""
+
 
 class Answers(NamedTuple):
     """Many estimates at once, as arrays."""
@@ -220,8 +223,8 @@ class Profile:
 
     def _band(self, lo: int, hi: int, level: float, unit: float) -> Estimate:
         answer = self._answers(np.array([lo]), np.array([hi]), level, unit)
-        numbers = [float(column[0]) for column in answer]
-        return Estimate(*numbers, level, recompute=lambda other: self._band(lo, hi, other, unit))
+        value, stderr, low, high = (float(column[0]) for column in answer)
+        return Estimate(value, stderr, low, high, level, lambda other: self._band(lo, hi, other, unit))
 
     def __getitem__(self, t: int) -> Estimate:
         t = int(_as_counts(t)[0])
@@ -303,21 +306,31 @@ class Profile:
         return Estimate(value, stderr, low, high, level, lambda other: self._quantile(q, other))
 
     def _quantile_limits(self, q: float, level: float) -> tuple[float, float]:
-        """Invert the band of the cumulative curve: t is kept if C(t) ≥ q and C(t − 1) < q are both possible."""
-        around = [self.noisy.values + shift for shift in (-1, 0, 1)]
-        t = np.unique(np.concatenate([*around, self.support, [0]]))
-        t = t[t >= 0]
-        above = self._bands(t + 1, np.full_like(t, NO_END), level)
-        size = float(self.items)
-        possible = 1 - above.low / size >= q - 1e-12
-        low = float(t[int(np.argmax(possible))]) if possible.any() else float(t[-1])
-        sure = 1 - above.high / size >= q - 1e-12
-        # the last t where C(t) < q is possible; the quantile is at most the next one
-        open_until = np.flatnonzero(~sure)
-        if not open_until.size:
-            return low, float(t[0])
-        last = int(open_until[-1])
-        return low, float(t[last + 1] if last + 1 < t.size else t[-1])
+        """Invert the band of the cumulative curve: first near occupied values, then at every count in question."""
+        rough = np.unique(np.concatenate([self.noisy.values, self.noisy.values + 1, self.support, [0]]))
+        low, high = self._invert(rough[rough >= 0], q, level)
+        offsets = self._offsets(level)
+        low, high = max(0, low + 2 * int(offsets[0])), high + 2 * int(offsets[-1])
+        if high - low <= DENSE_SEARCH:
+            fine = np.arange(low, high + 1)
+        else:
+            near = self.noisy.values[np.searchsorted(self.noisy.values, low) :]
+            near = near[: np.searchsorted(near, high, side="right")]
+            fine = np.unique((near[:, None] + offsets).clip(low, high))
+        return self._invert(fine, q, level)
+
+    def _offsets(self, level: float) -> Int64:
+        """Distances from a noisy value at which the band of the cumulative curve can change."""
+        return self._band_estimator.breakpoints(level)
+
+    def _invert(self, t: Int64, q: float, level: float) -> tuple[int, int]:
+        """Return the first and last t for which C(t) ≥ q and C(t − 1) < q are both possible."""
+        _, _, low, high = self._bands(t + 1, np.full_like(t, NO_END), level)
+        possible = np.flatnonzero(1 - low / self.items >= q - 1e-12)
+        unsure = np.flatnonzero(1 - high / self.items < q - 1e-12)
+        first = int(t[possible[0]]) if possible.size else int(t[-1])
+        last = int(t[min(unsure[-1] + 1, t.size - 1)]) if unsure.size else int(t[0])
+        return first, last
 
     # ---------------------------------------------------------------- showing and exporting
 

@@ -5,7 +5,8 @@ Checks what it is given (the law of the noise, integers, no thresholding), runs 
 
 Clipped input: for ρ = 1 what lies below 0 carries no information, so every method that folds (all but ``paper``, ``lp``
 and ``exact``) takes counts clamped at 0 as they are; for those three the clipped tail is drawn anew
-(Algorithm "unfolding" of Wu & Pagh 2024, :func:`unnoise.estimators.paper.unfold`), which restores the law of the unclipped input.
+(the unfolding of Wu & Pagh 2024, :func:`unnoise.estimators.paper.unfold`), which restores the law of the unclipped
+input.
 """
 
 from __future__ import annotations
