@@ -238,12 +238,15 @@ class _Newton:
     def _dual(self, f: Floats, z: Floats, weight: Floats) -> Solver:
         slack = f / z
         system = self.around(1 / weight)
+        # Δf = (F/Z)(r − ω) = T·Y⁻¹·T·ω: where F/Z is the larger factor the second expression loses fewer digits.
+        free = slack > system[0]
         system[0] += slack
         factor = cholesky_banded(system, overwrite_ab=True, lower=True)
 
         def solve(r: Floats) -> tuple[Floats, Floats]:
             change = cho_solve_banded((factor, True), slack * r)
-            return slack * (r - change), change
+            df = band_product(self.band, band_product(self.band, change) / weight)
+            return np.where(free, df, slack * (r - change)), change
 
         return solve
 

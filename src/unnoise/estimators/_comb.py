@@ -1,0 +1,195 @@
+"""The channel of an integer power ρ ≥ 1 on stretches of consecutive counts, and its banded inverse.
+
+Symbols: p(n) the law of the noise, φ the coefficients of (1 − a·z)^ρ (φ_0 = 1), σ = (1−a)^ρ.
+
+p is the covariance of an autoregressive sequence of order ρ: its spectrum is σ²/|φ|². Restricted to a stretch of c
+consecutive integers, the covariance matrix E has an inverse T of half-bandwidth ρ (Siddiqui 1958; Gohberg and
+Semencul 1972): for c ≥ 2ρ,
+
+    T_{i,i+k} = σ⁻² Σ_l φ_l·φ_{l+k},   l from 0 to min(i, c−1−i−k, ρ−k).
+
+A noisy count v outside the stretch is linear in the ρ nearest entries of x = E f, through the recursion
+m(v) = −Σ_{k=1..ρ} φ_k·m(v ± k), because φ annihilates p on either side of 0. So nothing is truncated at 0, and no
+constraint f[t<0] = 0 is needed: f lives on the stretch, the rows below it follow.
+
+Stretches lie further apart than the noise reaches (p there is below rounding) and so do not interact.
+E f is computed by ρ passes of a first-order filter in each direction: sums of positive numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import toeplitz
+from scipy.signal import lfilter
+
+from ..noise import DiscreteLaplace
+
+__all__ = ["Comb", "Stretch"]
+
+Floats = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Counts ``low``…``high`` that may have mass, seen through the noisy counts ``rows`` (ascending)."""
+
+    low: int
+    high: int
+    rows: Int64
+
+    @property
+    def size(self) -> int:
+        """Number of counts."""
+        return self.high - self.low + 1
+
+
+class Comb:
+    """K f on stretches: rows are those of the stretches, one after the other.
+
+    Examples
+    --------
+    >>> noise = DiscreteLaplace(1, 2)
+    >>> comb = Comb([Stretch(0, 9, np.arange(-4, 14))], noise)
+    >>> f = np.full(10, 0.1)
+    >>> dense = noise.pmf(np.arange(-4, 14)[:, None] - np.arange(10))
+    >>> bool(np.allclose(comb.apply(f), dense @ f, rtol=1e-13))
+    True
+    """
+
+    def __init__(self, stretches: list[Stretch], noise: DiscreteLaplace) -> None:
+        self.stretches, self.noise = stretches, noise
+        self.order = int(noise.power)
+        self.a = noise.a
+        self.phi = _autoregression(noise)
+        self.size = sum(s.size for s in stretches)
+        self.starts = np.cumsum([0, *(s.size for s in stretches)])
+        self._lay_out(noise.reach(1e-18))
+        blocks = [_inverse_block(s.size, noise, self.phi) for s in stretches]
+        self.inverse_band = np.concatenate(blocks, axis=1)
+        self._outside = [self._outside_rows(k) for k in range(len(stretches))]
+        widest = max((m.shape[1] for sides in self._outside for _, _, m in sides), default=1)
+        self._curvature_rows = max(widest, 2)
+
+    def _lay_out(self, pad: int) -> None:
+        """Places of points and rows in one buffer, where stretches are kept ``pad`` apart."""
+        offset, points, rows, row_points = 0, [], [], []
+        for start, s in zip(self.starts, self.stretches):
+            first = min(s.low, int(s.rows[0])) if s.rows.size else s.low
+            last = max(s.high, int(s.rows[-1])) if s.rows.size else s.high
+            points.append(np.arange(s.low, s.high + 1) - first + offset)
+            rows.append(s.rows - first + offset)
+            inside = (s.rows >= s.low) & (s.rows <= s.high)
+            row_points.append(np.where(inside, s.rows - s.low + start, -1))
+            offset += last - first + 1 + pad
+        self._length = offset
+        self._points, self._rows = np.concatenate(points), np.concatenate(rows)
+        self._row_points = np.concatenate(row_points)
+        self._inside = self._row_points >= 0
+
+    def _filter(self, where: Int64, values: Floats, to: Int64) -> Floats:
+        buffer = np.zeros(self._length)
+        buffer[where] = values
+        gain, tail = [-math.expm1(-self.noise.epsilon)], [1.0, -self.a]
+        for _ in range(self.order):
+            buffer = lfilter(gain, tail, buffer)
+        buffer = buffer[::-1]
+        for _ in range(self.order):
+            buffer = lfilter(gain, tail, buffer)
+        return np.asarray(buffer[::-1][to])
+
+    def apply(self, f: Floats) -> Floats:
+        """K f at every row."""
+        return self._filter(self._points, f, self._rows)
+
+    def transpose(self, r: Floats) -> Floats:
+        """Kᵀ r at every point."""
+        return self._filter(self._rows, r, self._points)
+
+    def points_of(self, m: Floats, f: Floats) -> Floats:
+        """x = E f."""
+        return self._filter(self._points, f, self._points)
+
+    def curvature(self, weight: Floats) -> Floats:
+        """Second derivative in x of ½ Σ weight·m²: diagonal, plus a small block at the ends of a stretch."""
+        band = np.zeros((self._curvature_rows, self.size))
+        band[0] = np.bincount(
+            self._row_points[self._inside], weights=weight[self._inside], minlength=self.size
+        )
+        for sides in self._outside:
+            for first, rows, matrix in sides:
+                block = matrix.T @ (weight[rows, None] * matrix)
+                for k in range(block.shape[0]):
+                    band[k, first : first + block.shape[0] - k] += np.diagonal(block, -k)
+        return band
+
+    def _outside_rows(self, k: int) -> list[tuple[int, Int64, Floats]]:
+        """For rows left and right of a stretch: first point concerned, the rows, and their coefficients in x."""
+        s, start = self.stretches[k], int(self.starts[k])
+        row_start = sum(other.rows.size for other in self.stretches[:k])
+        width = min(self.order, s.size)
+        result = []
+        for beyond, right in ((s.low - s.rows, False), (s.rows - s.high, True)):
+            rows = np.flatnonzero(beyond > 0)
+            if rows.size == 0:
+                continue
+            if s.size < 2 * self.order:
+                law = self.noise.pmf(s.rows[rows, None] - np.arange(s.low, s.high + 1))
+                law = law @ _dense(self.inverse_band[:, start : start + s.size])
+                result.append((start, rows + row_start, law))
+                continue
+            table = _continuation(self.phi, int(beyond.max()))[beyond[rows] - 1]
+            if right:
+                result.append((start + s.size - width, rows + row_start, table[:, ::-1]))
+            else:
+                result.append((start, rows + row_start, table))
+        return result
+
+
+def _autoregression(noise: DiscreteLaplace) -> Floats:
+    """φ: coefficients of (1 − a·z)^ρ."""
+    phi = np.ones(1)
+    for _ in range(int(noise.power)):
+        phi = np.convolve(phi, [1.0, -noise.a])
+    return phi
+
+
+def _inverse_block(size: int, noise: DiscreteLaplace, phi: Floats) -> Floats:
+    """T of one stretch in lower banded form."""
+    order = phi.size - 1
+    band = np.zeros((order + 1, size))
+    if size < 2 * order or size == 1:
+        dense = np.linalg.inv(toeplitz(noise.pmf(np.arange(size))))
+        for k in range(min(order + 1, size)):
+            band[k, : size - k] = np.diagonal(dense, -k)
+        return band
+    scale = (-math.expm1(-noise.epsilon)) ** (2 * order)
+    i = np.arange(size)
+    for k in range(order + 1):
+        partial = np.cumsum(phi[: order + 1 - k] * phi[k:]) / scale
+        last = np.minimum(np.minimum(i, size - 1 - i - k), order - k)[: size - k]
+        band[k, : size - k] = partial[last]
+    return band
+
+
+def _continuation(phi: Floats, far: int) -> Floats:
+    """Row j − 1: the coefficients of m(low − j) in m(low), m(low + 1), …, by the autoregression."""
+    order = phi.size - 1
+    table = np.zeros((far + order, order))
+    table[far:] = np.eye(order)
+    for j in range(far - 1, -1, -1):
+        table[j] = -phi[1:] @ table[j + 1 : j + 1 + order]
+    return np.asarray(table[:far][::-1])
+
+
+def _dense(band: Floats) -> Floats:
+    """A symmetric matrix from its lower banded form."""
+    size = band.shape[1]
+    matrix = np.diag(band[0])
+    for k in range(1, min(band.shape[0], size)):
+        matrix += np.diag(band[k, : size - k], -k) + np.diag(band[k, : size - k], k)
+    return matrix

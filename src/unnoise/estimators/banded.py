@@ -1,0 +1,145 @@
+"""Exact optima by banded interior points: maximum likelihood, and the paper's problem P2.
+
+``likelihood`` is the profile f that makes the noisy profile y most likely: maximise Σ y[v]·log m[v] with m = K f over
+f ≥ 0, Σf = 1. For power 1 it lives on the occupied folded values (:mod:`._grid`), where the channel's inverse is
+tridiagonal (:mod:`._chain`); for integer powers above 1 on all counts within reach of them (:mod:`._comb`). The
+interior point and its certificate are in :mod:`._ipm`.
+
+``exact`` is the optimum of problem P2 of [1]_, minimise ‖K f − y‖_p over the same f, p = 1, 2 or ∞, with the kernel
+neither truncated nor wrapped around, which the paper's Algorithms 2 and 3 approximate (:mod:`._leastnorm`).
+
+Fractional ρ > 1 has no banded inverse. There y is first completed to the power ⌈ρ⌉ by the mean effect of the missing
+noise (``diagnostics["completed_power"]``): the estimating equations stay unbiased, but the optimum is that of the
+completed problem, and a little less sharp.
+
+.. [1] H. Wu, R. Pagh, "Profile Reconstruction from Private Sketches", ICML 2024.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ConvergenceError, InputError
+from ..noise import DiscreteLaplace
+from ..noisy import NoisyProfile
+from ._chain import Chain, Channel
+from ._comb import Comb
+from ._fit import Fit
+from ._grid import clip_rows, fold, stretches_of
+from ._input import check_input
+from ._ipm import Optimum, maximise
+from .linear import smoothed_tally
+
+__all__ = ["likelihood"]
+
+Floats = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+
+ACCEPTED = 1e-6
+"""A gap above the tolerance but below this is returned and reported; above it is an error."""
+
+DUST = 1e-15
+"""Shares of cells below this come from the completion's far tail and are dropped."""
+
+
+def likelihood(
+    noisy: NoisyProfile,
+    *,
+    max_count: int | None = None,
+    tolerance: float = 1e-9,
+    max_iterations: int = 100,
+) -> Fit:
+    """The maximum-likelihood profile, certified.
+
+    Parameters
+    ----------
+    noisy : NoisyProfile
+        Noise of power ≥ 1.
+    max_count : int, optional
+        A bound that truly holds for every count; no mass is put above it.
+    tolerance : float
+        Wanted bound of the gap to the optimal log-likelihood per cell.
+    max_iterations : int
+        Newton systems at most, about 20 are usual.
+
+    Returns
+    -------
+    Fit
+        ``diagnostics`` holds the certified ``gap``, ``converged`` (gap ≤ tolerance), ``iterations``,
+        ``log_likelihood`` per cell, the number of ``points`` and the ``form`` of Newton's system.
+
+    Raises
+    ------
+    ConvergenceError
+        Where the certified gap stays above 1e-6.
+
+    Examples
+    --------
+    >>> fit = likelihood(NoisyProfile.from_counts([1, 1, 2, 0, 1, 1, 10**12], epsilon=1))
+    >>> fit.support.tolist(), fit.mass.round(6).tolist()
+    ([1, 1000000000000], [0.857143, 0.142857])
+    """
+    bound = check_input(noisy, max_count)
+    if not 0 < tolerance < 1:
+        raise InputError(f"tolerance must be between 0 and 1, got {tolerance!r}")
+    points, y, channel, constant = _problem(noisy, bound)
+    best = maximise(y, channel, tolerance=tolerance, max_iterations=max_iterations)
+    if not best.gap <= ACCEPTED:
+        raise ConvergenceError(
+            f"likelihood must come within {tolerance:g} of the optimum, got {best.gap:.2g} after "
+            f"{best.iterations} iterations at {noisy.noise}: use method='isotonic', or more iterations"
+        )
+    best = _without_dust(best, y, channel, tolerance)
+    keep = best.f > 0
+    diagnostics: dict[str, Any] = {
+        "power": str(noisy.noise.power),
+        "converged": bool(best.gap <= tolerance),
+        "gap": best.gap,
+        "iterations": best.iterations,
+        "form": best.form,
+        "points": int(points.size),
+        "log_likelihood": float(y[y > 0] @ (np.log(best.m[y > 0]) + constant[y > 0])),
+    }
+    if noisy.noise.power.denominator != 1:
+        diagnostics["completed_power"] = math.ceil(noisy.noise.power)
+    return Fit(points[keep], best.f[keep] / best.f.sum(), "likelihood", diagnostics)
+
+
+def _problem(noisy: NoisyProfile, bound: int | None) -> tuple[Int64, Floats, Channel, Floats]:
+    """Points, shares of rows, channel, and the logarithm of what the channel leaves out of each row's probability."""
+    noise = noisy.noise
+    if noise.power == 1:
+        values, y = fold(noisy, bound)
+        ends = (values == 0) | (values == (-1 if bound is None else bound))
+        # a row inside has probability (1−a)/(1+a)·x, a folded one 1/(1+a)·x
+        constant = np.where(ends, -math.log1p(noise.a), noise.log_scale)
+        return values, y, Chain(values, noise), constant
+    whole = DiscreteLaplace(noise.epsilon, math.ceil(noise.power))
+    rows, shares = smoothed_tally(noisy)
+    visible = shares > DUST
+    rows, where = np.unique(clip_rows(rows[visible], whole, bound), return_inverse=True)
+    y: Floats = np.bincount(where, weights=shares[visible]).astype(float)
+    anchors = np.unique(np.clip(noisy.values, 0, bound))
+    stretches = stretches_of(rows, anchors, whole, bound)
+    points = np.concatenate([np.arange(s.low, s.high + 1) for s in stretches])
+    return points, y / y.sum(), Comb(stretches, whole), np.zeros(rows.size)
+
+
+def _without_dust(best: Optimum, y: Floats, channel: Channel, tolerance: float) -> Optimum:
+    """Set to 0 the masses that an interior point leaves where the optimum has none, if the certificate allows it."""
+    for ratio in 10.0 ** -np.arange(9):
+        kept = np.where(best.f > ratio * best.z, best.f, 0.0)
+        if not kept.any():
+            continue
+        kept /= kept.sum()
+        m = channel.apply(kept)
+        if (m[y > 0] <= 0).any():
+            continue
+        gap = float(channel.transpose(np.divide(y, m, out=np.zeros_like(y), where=y > 0)).max() - 1)
+        if gap <= max(tolerance, best.gap):
+            return Optimum(kept, best.z, m, gap, best.iterations, best.converged, best.form)
+    return best
