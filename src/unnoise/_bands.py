@@ -324,10 +324,10 @@ class Bands:
     def shifts(self) -> list[tuple[int, float]]:
         """A few shifts b with P(Z > b)/P(Z ≥ 1)."""
         noise = self.noisy.noise
-        widest = noise.reach(1e-12)
-        tail = np.cumsum(noise.pmf(np.arange(widest, 0, -1)))[::-1]
-        chosen = [int(np.searchsorted(-tail, -tail[0] * r)) for r in (0.1, 0.01, 1e-3, 1e-5, 1e-8)]
-        return [(b, float(tail[b] / tail[0])) for b in sorted(set(chosen))]
+        tail = np.cumsum(noise.pmf(np.arange(noise.reach(1e-12) + 4, 0, -1)))[::-1]
+        ratio = tail / tail[0] if tail[0] > 0 else np.zeros_like(tail)
+        chosen = {int(np.searchsorted(-ratio, -r).clip(max=tail.size - 1)) for r in (0.1, 0.01, 1e-3, 1e-5, 1e-8)}
+        return [(b, float(ratio[b])) for b in sorted(chosen)]
 
 
 def poisson_quantile(mean: Float, alpha: float) -> Float:

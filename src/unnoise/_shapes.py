@@ -1,0 +1,153 @@
+"""Guessed shapes: how the counts of d cells might be spread, before any data are seen.
+
+A shape becomes a tally of true counts (``values``, ``cells``) that adds up to d exactly and involves no chance:
+the cumulative shares are rounded, so the number of cells at or above t is within ½ of its expectation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import InputError
+
+__all__ = ["NAMED", "shape_text", "shaped"]
+
+Int64 = NDArray[np.int64]
+Float = NDArray[np.float64]
+
+NAMED = {
+    "geometric": "P(h) ∝ (m/(m+1))^h, mean m",
+    "normal": "70 % zeros, the rest normal(m, m/7)",
+    "ones": "every item once",
+    "poisson": "Poisson with mean m",
+    "power": "P(h ≥ t) = t^(1−s), a power law of exponent s",
+    "uniform": "uniform on 0..m",
+}
+"""Shapes by name, written ``name:parameter``."""
+
+DENSE = 10_000
+"""A power law is laid out one count at a time up to here, beyond by rank."""
+
+RANKS = 100_000
+"""Most far-tail values of a power law that are told apart."""
+
+
+def shape_text(shape: Any) -> str:
+    """Say in a few words what shape was given.
+
+    >>> shape_text(2.2), shape_text("poisson:5"), shape_text({1: 3, 2: 1})
+    ('power:2.2', 'poisson:5', 'profile of 2 counts')
+    """
+    if isinstance(shape, str):
+        return shape
+    if isinstance(shape, int | float) and not isinstance(shape, bool):
+        return f"power:{shape:g}"
+    return f"profile of {_law(shape)[0].size:,} counts"
+
+
+def shaped(shape: Any, cells: int) -> tuple[Int64, Int64]:
+    """Return true counts and how many of ``cells`` cells hold each.
+
+    >>> values, cells = shaped("geometric:1", 8)
+    >>> values.tolist(), cells.tolist()
+    ([0, 1, 2, 3], [4, 2, 1, 1])
+    """
+    if isinstance(shape, int | float) and not isinstance(shape, bool):
+        return _power_law(float(shape), cells)
+    if isinstance(shape, str):
+        name, _, parameter = shape.partition(":")
+        if name not in NAMED:
+            raise InputError(
+                f"shape must be a power-law exponent, a profile, or one of {', '.join(NAMED)} "
+                f"as name:parameter, got {shape!r}"
+            )
+        if name == "power":
+            return _power_law(_number(shape, parameter), cells)
+        return _spread(*_named(name, shape, parameter, cells), cells)
+    return _spread(*_law(shape), cells)
+
+
+def _number(shape: str, parameter: str) -> float:
+    try:
+        value = float(parameter)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise InputError(f"the shape's parameter must be a number > 0, as in 'poisson:5', got {shape!r}")
+    return value
+
+
+def _named(name: str, shape: str, parameter: str, cells: int) -> tuple[Int64, Float]:
+    from scipy import stats
+
+    if name == "ones":
+        return np.array([1], dtype=np.int64), np.ones(1)
+    m = _number(shape, parameter)
+    if m > 1e6:
+        raise InputError(f"the shape's parameter must be at most 1,000,000, got {shape!r}")
+    laws: dict[str, Any] = {
+        "geometric": lambda: stats.geom(1 / (m + 1), loc=-1),
+        "poisson": lambda: stats.poisson(m),
+        "uniform": lambda: stats.randint(0, round(m) + 1),
+    }
+    if name == "normal":
+        t = np.arange(math.ceil(2 * m) + 1, dtype=np.int64)
+        edges = stats.norm(m, max(m / 7, 0.3)).cdf(np.append(t - 0.5, t[-1] + 0.5))
+        law = 0.3 * np.diff(edges) / (edges[-1] - edges[0])
+        law[0] += 0.7
+        return t, law
+    chosen = laws[name]()
+    t = np.arange(int(chosen.ppf(1 - 0.1 / cells)) + 1, dtype=np.int64)
+    return t, np.asarray(chosen.pmf(t), dtype=float)
+
+
+def _law(shape: Any) -> tuple[Int64, Float]:
+    """Return support and mass of a profile given as a Profile, a mapping t → share or number, or f[0], f[1], …"""
+    if hasattr(shape, "support") and hasattr(shape, "mass"):
+        support, mass = np.asarray(shape.support), np.asarray(shape.mass, dtype=float)
+    elif isinstance(shape, Mapping):
+        support = np.array(sorted(shape))
+        mass = np.array([shape[t] for t in sorted(shape)], dtype=float)
+    else:
+        try:
+            mass = np.asarray(shape, dtype=float)
+        except (TypeError, ValueError):
+            raise InputError(f"shape must be a number, a name or a profile, got {shape!r}") from None
+        support = np.arange(mass.size)
+    if mass.ndim != 1 or mass.size == 0 or support.dtype.kind not in "iu" or (support < 0).any():
+        raise InputError("a shape given as a profile must map counts ≥ 0 to shares")
+    mass = mass.clip(0) if hasattr(shape, "method") else mass
+    if not np.isfinite(mass).all() or (mass < 0).any() or mass.sum() <= 0:
+        raise InputError("the shares of a shape must be ≥ 0 and not all 0")
+    return support.astype(np.int64), mass / mass.sum()
+
+
+def _spread(values: Int64, law: Float, cells: int) -> tuple[Int64, Int64]:
+    """Round the cumulative shares to whole cells."""
+    ends = np.rint(np.cumsum(law) / law.sum() * cells).astype(np.int64)
+    how_many = np.diff(ends, prepend=0)
+    keep = how_many > 0
+    return values[keep], how_many[keep]
+
+
+def _power_law(exponent: float, cells: int) -> tuple[Int64, Int64]:
+    """P(h ≥ t) = t^(1−s) for t = 1, 2, …"""
+    if not (math.isfinite(exponent) and exponent > 1):
+        raise InputError(f"the exponent of a power law must be > 1, got {exponent}")
+    at_least = np.rint(cells * np.arange(1, DENSE + 2, dtype=float) ** (1 - exponent)).astype(np.int64)
+    values, how_many = np.arange(1, DENSE + 1, dtype=np.int64), -np.diff(at_least)
+    top = int(at_least[-1])
+    if top > 0:
+        edges = np.unique(np.rint(np.linspace(0, top, min(top, RANKS) + 1)).astype(np.int64))
+        middle = (edges[:-1] + edges[1:]) / 2
+        far = np.minimum((cells / middle) ** (1 / (exponent - 1)), 1e15).astype(np.int64)
+        values, how_many = np.append(values, far[::-1]), np.append(how_many, np.diff(edges)[::-1])
+    distinct, where = np.unique(values[how_many > 0], return_inverse=True)
+    total = np.zeros(distinct.size, dtype=np.int64)
+    np.add.at(total, where, how_many[how_many > 0])
+    return distinct, total
