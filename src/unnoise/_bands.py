@@ -19,9 +19,9 @@ q_k = P(|Z| ≤ k); the largest over a few windows takes the place of what was s
 
 *Domination.* Each of the N cells in the band is noisy within ±k of it with probability at least q_k = P(|Z| ≤ k),
 independently, and every other cell only adds; so the number of noisy counts in lo − k..hi + k is stochastically
-at least Binomial(N, q_k), and a Clopper–Pearson upper limit for N holds whatever the data. Likewise below: for
-at_least(k), the cells under k that show at k + b or above have a mean of at most P(Z > b)/P(Z ≥ 1) times that of
-those showing at k or above (the noise has log-concave tails for ρ ≥ 1). A few window widths share the error
+at least Binomial(N, q_k), and a Clopper–Pearson upper limit for N holds whatever the data. Likewise below: of the
+cells under lo that show inside the band, a share of at most P(Z > b)/P(Z ≥ 1) shows at lo + b or above (the noise
+has log-concave tails for ρ ≥ 1), so N is at least the number of cells that show well inside, less a few strays. A few window widths share the error
 probability ``GUARD``.
 
 With a sampled sketch each item of the domain has a cell with probability r, so q becomes r·q, and the normal part
@@ -306,19 +306,32 @@ class Bands:
         return np.array(sorted({s + e for s in spots for e in (-1, 0, 1)}), dtype=np.int64)
 
     def lower(self, lo: Int64, hi: Int64, alpha: float) -> Float:
-        """Lower limit by domination for bands without an upper end, at error probability ``alpha``."""
+        """Lower limit by domination, at error probability ``alpha``: what shows well inside, less the strays."""
         best = np.zeros(lo.size)
-        open_ended = np.flatnonzero((hi >= NO_END) & (lo > 0))
-        if not open_ended.size or self.rate < 1:
+        wide = np.flatnonzero(hi - lo > 2 * self.shifts[0][0])
+        if not wide.size or self.rate < 1:
             return best
-        lo = lo[open_ended]
-        seen = self.cells.between(lo, np.full_like(lo, NO_END))
-        mean = np.asarray(special.gammaincinv(seen + 1.0, 1 - alpha / 2), dtype=float)
+        lo, hi = lo[wide], hi[wide]
+        mean = self._strays(lo, hi, alpha / 2)
         for shift, ratio in self.shifts:
-            above = self.cells.between(lo + shift, np.full_like(lo, NO_END))
+            inside = self.cells.between(np.where(lo > 0, lo + shift, -NO_END), np.where(hi < NO_END, hi - shift, hi))
             strays = poisson_quantile(mean * ratio, alpha / (2 * len(self.shifts)))
-            best[open_ended] = np.maximum(best[open_ended], above - strays)
+            best[wide] = np.maximum(best[wide], inside - strays)
         return best
+
+    def _strays(self, lo: Int64, hi: Int64, alpha: float) -> Float:
+        """Upper limit for the mean number of cells from outside that show inside the band.
+
+        Of those from below, a share of at most ``ratio`` shows at lo + shift or above, so at least 1 − ratio of them are
+        among the cells at lo..lo + shift − 1; from above likewise.
+        """
+        shift, ratio = self.shifts[0]
+        mean = np.zeros(lo.size)
+        for real, start in ((lo > 0, lo), (hi < NO_END, hi - shift + 1)):
+            seen = self.cells.between(start, start + shift - 1)
+            limit = special.gammaincinv(seen + 1.0, 1 - alpha / 2) / (1 - ratio)
+            mean += np.where(real, limit, 0.0)
+        return mean
 
     @cached_property
     def shifts(self) -> list[tuple[int, float]]:
