@@ -48,6 +48,9 @@ BACK_OFF = 0.99
 """Share of the way to the boundary that a step may take."""
 
 
+SHORT = 0.1
+"""Steps shorter than this are tried again without the second-order term."""
+
 PATIENCE = 8
 """Iterations without progress before another form of the system is tried."""
 
@@ -177,16 +180,24 @@ def _step(
     if solve is None:
         return None
     mu = float((f * z).mean())
-    df, change = solve(-gradient)
-    dz = gradient + change - z
+
+    def direction(centre: float, second_order: Floats | float) -> tuple[Floats, Floats, float]:
+        df, change = solve((centre - second_order) / f - gradient)
+        dz = gradient + change - z
+        if not (np.isfinite(df).all() and np.isfinite(dz).all()):
+            return f, z, 0.0
+        length = BACK_OFF * min(longest_step(f, df, np.inf), longest_step(z, dz, np.inf))
+        return df, dz, min(1.0, length)
+
+    df, dz, _ = direction(0.0, 0.0)
     ahead = float(((f + longest_step(f, df) * df) * (z + longest_step(z, dz) * dz)).mean())
-    centre = min(1.0, ahead / mu) ** 3 * mu
-    df, change = solve((centre - df * dz) / f - gradient)
-    dz = gradient + change - z
-    if not (np.isfinite(df).all() and np.isfinite(dz).all()):
-        return None
-    length = min(1.0, BACK_OFF * min(longest_step(f, df, np.inf), longest_step(z, dz, np.inf)))
-    return f + length * df, z + length * dz
+    second_order = df * dz
+    df, dz, length = direction(min(1.0, ahead / mu) ** 3 * mu, second_order)
+    if length < SHORT:
+        # The second-order term leads astray far from the path: go back towards it without.
+        plain = direction(0.5 * mu, 0.0)
+        df, dz, length = plain if plain[2] > length else (df, dz, length)
+    return (f + length * df, z + length * dz) if length > 0 else None
 
 
 def longest_step(v: Floats, dv: Floats, limit: float = 1.0) -> float:

@@ -122,7 +122,7 @@ def _problem(noisy: NoisyProfile, bound: int | None) -> tuple[Int64, Floats, Cha
     rows, shares = smoothed_tally(noisy)
     visible = shares > DUST
     rows, where = np.unique(clip_rows(rows[visible], whole, bound), return_inverse=True)
-    y: Floats = np.bincount(where, weights=shares[visible]).astype(float)
+    y = np.bincount(where, weights=shares[visible]).astype(float)
     anchors = np.unique(np.clip(noisy.values, 0, bound))
     stretches = stretches_of(rows, anchors, whole, bound)
     points = np.concatenate([np.arange(s.low, s.high + 1) for s in stretches])
