@@ -1,0 +1,255 @@
+"""The tail of the item profile, by power-series logarithms at several resolutions.
+
+Near: with Ĝ a law of the cells, N_t = m·[z^t] log Ĝ(z) needs the coefficients up to t only.
+
+Far: counts up to 10¹² do not fit into one series. Above a count ``top`` we look at the part of a cell's total that
+comes from items above ``top``: cells with totals up to ``top`` have none; the totals above it are moved down by the
+mean of what the smaller items add, and the cells that got there by smaller items alone are subtracted (their law is
+known from the head). That part is compound Poisson with the small load of the large items, and stays so, up to
+rounding, when rounded to multiples of a step Δ = 1, 2, 4, …; a series of LENGTH terms then answers for the counts in
+(LENGTH·Δ/2, LENGTH·Δ].
+
+Over several ranges of cells that together hold a share P of the items the numbers are pooled and divided by P.
+The number of items at or above k, cumulated from the far end, is made non-increasing by isotonic regression, so the
+tail is non-negative and keeps its mass.
+
+Variances. To first order the estimate of the items at t is Σ_cells W(t − x) over noisy counts x, W the coefficients
+of 1/G filtered by the inverse of the noise; at or above k it is Σ_cells (1 − Ω(k − 1 − x)), Ω the running sum of
+W. So the variances for all t and k are convolutions of the tally with W² and (1 − Ω)². They hold for Poisson item
+numbers; for the items of this data set the number itself is subtracted (see :mod:`.collisions`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
+from scipy.signal import fftconvolve
+
+from ..noise import DiscreteLaplace
+from ..noisy import NoisyProfile
+from ._fit import Fit
+from ._series import logarithm, reciprocal
+from .linear import weights
+
+__all__ = ["LENGTH", "CellLaw", "Rung", "Tail", "climb"]
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+LENGTH = 4096
+"""Terms of the series at each far resolution."""
+
+
+@dataclass(frozen=True, eq=False)
+class CellLaw:
+    """Law of the cells of one range, near and far, and its noisy cells.
+
+    near : P(total = s) for s = 0..top
+    far, mass : law of the part of a total that comes from items above top, 0 included; empty if there is none
+    shift : mean of what smaller items add to it
+    """
+
+    near: Float
+    far: Int
+    mass: Float
+    shift: int
+    noisy: NoisyProfile
+
+    @classmethod
+    def of(cls, law: Fit, noisy: NoisyProfile, head: Float, trusted: int) -> CellLaw:
+        """Join ``law`` with ``head``: P(total = s, no item above top) for s = 0..2·top.
+
+        Up to the total ``trusted`` the head itself is taken for the law, above it ``law``.
+        """
+        top = head.size // 2
+        near = head[: top + 1].copy()
+        here = (law.support > trusted) & (law.support <= top)
+        near[trusted + 1 :] = 0.0
+        near[law.support[here]] = law.mass[here]
+        above = law.support > top
+        if not above.any():
+            return cls(near, np.zeros(0, dtype=np.int64), np.zeros(0), 0, noisy)
+        shift = round(float(np.arange(top + 1) @ head[: top + 1] / head[: top + 1].sum()))
+        totals = np.concatenate([law.support[above], np.arange(top + 1, head.size)])
+        mass = np.concatenate([law.mass[above], -head[top + 1 :]])
+        far = np.concatenate([[0], np.maximum(totals - shift, top + 1)])
+        return cls(near, far, np.concatenate([[1 - mass.sum()], mass]), shift, noisy)
+
+    @property
+    def top(self) -> int:
+        """Where near ends."""
+        return self.near.size - 1
+
+    @property
+    def largest(self) -> int:
+        """Largest count that can be found."""
+        return int(self.far.max()) if self.far.size else self.top
+
+    def rounded(self, step: int) -> Float:
+        """Return the far law rounded to multiples of ``step``."""
+        return _binned(self.far, self.mass, step, LENGTH)
+
+    def tally(self, step: int) -> Float:
+        """Return the noisy cells by rounded far part of their count."""
+        values = np.where(self.noisy.values > self.top, self.noisy.values - self.shift, 0)
+        return _binned(values, self.noisy.tally.astype(float), step, LENGTH)
+
+
+def _binned(points: Int, weight: Float, step: int, last: int) -> Float:
+    bins = (points + step // 2) // step
+    near = bins <= last
+    return np.bincount(bins[near], weights=weight[near], minlength=last + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Rung:
+    """One resolution: signed item numbers at the multiples first, first + 1, … of step; variances for Poisson items.
+
+    items : estimate of the items at each multiple of step, unprojected
+    entry_variance, curve_variance : of that, and of the number at or above it
+    place : mean of the totals seen in the bin (its middle where none is)
+    """
+
+    step: int
+    first: int
+    items: Float
+    place: Float
+    entry_variance: Float
+    curve_variance: Float
+
+
+@dataclass(frozen=True, eq=False)
+class Tail:
+    """Items with counts above ``above``.
+
+    counts, items : the projected tail, items ≥ 0
+    rungs : what it was made of
+    per_item : variance that one isolated item brings to an entry
+    """
+
+    above: int
+    counts: Int
+    items: Float
+    rungs: tuple[Rung, ...]
+    per_item: float
+
+    def at_least(self, k: Int) -> tuple[Float, Float]:
+        """Return the unprojected number of items at or above each k > above, and its Poisson variance."""
+        estimate, variance = np.zeros(k.size), np.zeros(k.size)
+        beyond = 0.0
+        for rung in reversed(self.rungs):
+            curve = np.cumsum(rung.items[::-1])[::-1] + beyond
+            index = -(-(k - rung.step // 2) // rung.step) - rung.first
+            here = (index >= 0) & (index < curve.size)
+            estimate[here], variance[here] = curve[index[here]], rung.curve_variance[index[here]]
+            beyond = float(curve[0]) if curve.size else beyond
+        return estimate, variance
+
+    def entries(self, t: Int) -> tuple[Float, Float]:
+        """Return the unprojected number of items at each t > above (per count), and its Poisson variance."""
+        estimate, variance = np.zeros(t.size), np.zeros(t.size)
+        for rung in self.rungs:
+            index = (t + rung.step // 2) // rung.step - rung.first
+            here = (index >= 0) & (index < rung.items.size)
+            estimate[here] = rung.items[index[here]] / rung.step
+            variance[here] = rung.entry_variance[index[here]]
+        return estimate, variance
+
+
+def climb(laws: Sequence[CellLaw], share: float, above: int, noise: DiscreteLaplace) -> Tail:
+    """Estimate the items with counts above ``above`` from ranges that together hold ``share`` of all items."""
+    taps = _taps(noise)
+    top = laws[0].top
+    rungs = [_near_rung(laws, share, above + 1, taps)] if above < top else []
+    largest, step, reached = max(law.largest for law in laws), 1, max(above, top)
+    deep = [law for law in laws if law.far.size]
+    while reached < largest:
+        if step * LENGTH > reached:
+            rungs.append(_far_rung(deep, share, step, reached // step + 1, taps))
+            reached = step * LENGTH
+        step *= 2
+    counts, items = _project(rungs, above)
+    gain = max(1 / law.near[0] for law in laws)
+    half = taps.size // 2
+    per_item = float(gain**2 * (noise.pmf(np.arange(-half, half + 1)) @ taps**2)) / share
+    return Tail(above, counts, items, tuple(rungs), per_item)
+
+
+def _taps(noise: DiscreteLaplace) -> Float:
+    """Return the filter that undoes the noise: Σ_j taps[j]·P(h + Z = t + j) = 1[h = t]."""
+    whole = noise.power.denominator == 1
+    half = int(noise.power) if whole else min(noise.reach(1e-9), 512)
+    middle = np.int64(4 * half + 8)
+    return weights(lambda t: np.asarray(t == middle, dtype=float), middle + np.arange(-half, half + 1), noise)
+
+
+def _near_rung(laws: Sequence[CellLaw], share: float, first: int, taps: Float) -> Rung:
+    """Every count from ``first`` to top, by the logarithm of the near law."""
+    top = laws[0].top
+    items, entry, curve = np.zeros(top + 1), np.zeros(top + 1), np.zeros(top + 1)
+    for law in laws:
+        items += law.noisy.cells * logarithm(law.near)
+        tally = _binned(np.clip(law.noisy.values, 0, top + 1), law.noisy.tally.astype(float), 1, top + 1)
+        spread, cumulated = _variances(tally[:-1], reciprocal(law.near), taps)
+        entry, curve = entry + spread, curve + cumulated + tally[-1]
+    here = slice(first, None)
+    return Rung(1, first, items[here] / share, np.arange(first, top + 1.0), entry[here] / share**2,
+                curve[here] / share**2)
+
+
+def _far_rung(laws: Sequence[CellLaw], share: float, step: int, first: int, taps: Float) -> Rung:
+    """Multiples of ``step`` by the logarithm of the far law."""
+    items, entry, curve = np.zeros(LENGTH + 1), np.zeros(LENGTH + 1), np.zeros(LENGTH + 1)
+    weight, places = np.zeros(LENGTH + 1), np.zeros(LENGTH + 1)
+    for law in laws:
+        rounded, tally = law.rounded(step), law.tally(step)
+        items += law.noisy.cells * logarithm(rounded)
+        spread, cumulated = _variances(tally, reciprocal(rounded), np.ones(1))
+        entry += spread
+        curve += cumulated + law.noisy.cells - tally.sum()
+        seen = np.maximum(law.mass, 0)
+        weight += _binned(law.far, seen, step, LENGTH)
+        places += _binned(law.far, seen * law.far, step, LENGTH)
+    middle = np.arange(LENGTH + 1) * float(step)
+    place = np.where(weight > 0, places / np.maximum(weight, 1e-300), middle)
+    # The noise only moves cells across the edge of a bin: (items per count)·Σ (C² − C), C its step response.
+    rise = np.cumsum(taps)[:-1]
+    edge = float((rise**2 - rise).sum()) * np.maximum(items, 0) / step
+    here = slice(first, None)
+    return Rung(step, first, items[here] / share, place[here], (entry + 2 * edge)[here] / share**2,
+                (curve + edge)[here] / share**2)
+
+
+def _variances(tally: Float, inverse: Float, taps: Float) -> tuple[Float, Float]:
+    """Return Σ tally·W² for every entry and Σ tally·(1 − Ω)² for every "at or above", Poisson item numbers."""
+    half = taps.size // 2
+    weight = np.convolve(inverse, taps)[: inverse.size] if taps.size > 1 else inverse  # W(−half), W(1 − half), …
+    spread = fftconvolve(tally, weight**2)[half : half + tally.size]
+    left = (1 - np.cumsum(weight)) ** 2
+    # at or above k: offsets k − 1 − x from −half on; cells further up count with weight 1
+    low = fftconvolve(tally, left)
+    cumulated = np.zeros(tally.size)
+    stop = np.arange(tally.size) - 1 + half
+    cumulated[1:] = low[stop[1:]]
+    total = np.cumsum(tally)
+    above = total[-1] - total[np.minimum(stop, tally.size - 1)]
+    return np.maximum(spread, 0), np.maximum(cumulated, 0) + above
+
+
+def _project(rungs: list[Rung], above: int) -> tuple[Int, Float]:
+    """Make the curve of the numbers at or above k non-increasing, and keep the counts that carry items."""
+    if not rungs:
+        return np.zeros(0, dtype=np.int64), np.zeros(0)
+    places = np.concatenate([rung.place for rung in rungs])
+    numbers = np.concatenate([rung.items for rung in rungs])
+    curve = np.maximum(np.cumsum(numbers[::-1])[::-1], 0)
+    smooth = isotonic_regression(curve, increasing=False).x
+    items = -np.diff(np.append(smooth, 0.0))
+    keep = items > 1e-9
+    counts = np.maximum(np.rint(places[keep]).astype(np.int64), above + 1)
+    distinct, where = np.unique(counts, return_inverse=True)
+    return distinct, np.bincount(where, weights=items[keep], minlength=distinct.size).astype(float)
