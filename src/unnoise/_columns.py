@@ -13,7 +13,6 @@ from .errors import InputError
 
 __all__ = ["Raw", "from_any", "is_column"]
 
-ALLOWED = "must be integers or strings"
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +37,10 @@ class Raw:
     def describe(self) -> str:
         """Name the type, for messages."""
         return {"int": "integers", "str": "strings", None: "nulls"}[self.type]
+
+
+def _allowed(name: str) -> str:
+    return f"{name} must be integers" if name == "counts" else f"{name} must be integers or strings"
 
 
 def _library(values: Any) -> str:
@@ -71,7 +74,7 @@ def from_any(values: Any, name: str) -> list[Raw]:
         return _from_numpy(np.arange(values.start, values.stop, values.step, dtype=np.int64), name)
     if isinstance(values, Sequence) and not isinstance(values, str | bytes):
         return _from_list(list(values), name)
-    raise InputError(f"{name} {ALLOWED}, got {type(values).__name__}")
+    raise InputError(f"{_allowed(name)}, got {type(values).__name__}")
 
 
 def _from_numpy(values: NDArray[Any], name: str) -> list[Raw]:
@@ -85,7 +88,7 @@ def _from_numpy(values: NDArray[Any], name: str) -> list[Raw]:
         return [Raw(np.ascontiguousarray(values, dtype=np.int64), "int")]
     if values.dtype.kind == "U":
         return [Raw(_strings(values.tolist(), name), "str")]
-    raise InputError(f"{name} {ALLOWED}, got {values.dtype}{_hint(values.dtype.kind)}")
+    raise InputError(f"{_allowed(name)}, got {values.dtype}{_hint(values.dtype.kind)}")
 
 
 def _hint(kind: str) -> str:
@@ -108,7 +111,7 @@ def _from_list(values: list[Any], name: str) -> list[Raw]:
         return _from_tuples(values, name)
     found = ", ".join(sorted(kind.__name__ for kind in kinds))
     extra = ": mixed types" if len(kinds) > 1 else ""
-    raise InputError(f"{name} {ALLOWED}, got {found}{extra}")
+    raise InputError(f"{_allowed(name)}, got {found}{extra}")
 
 
 def _from_tuples(values: list[Any], name: str) -> list[Raw]:
@@ -154,7 +157,7 @@ def _from_polars(series: Any, name: str) -> Raw:
         return Raw(np.ascontiguousarray(whole.to_numpy()), "int", valid)
     if series.dtype in (pl.Categorical, pl.Enum, pl.String):
         return Raw(series.cast(pl.String), "str", valid)
-    raise InputError(f"{name} {ALLOWED}, got {series.dtype}: cast first")
+    raise InputError(f"{_allowed(name)}, got {series.dtype}: cast first")
 
 
 def _from_pandas(series: Any, name: str) -> Raw:
@@ -162,16 +165,16 @@ def _from_pandas(series: Any, name: str) -> Raw:
     import pyarrow as pa
 
     if series.dtype.kind in "fbcmM" and isinstance(series.dtype, np.dtype):
-        raise InputError(f"{name} {ALLOWED}, got {series.dtype}: cast first (Int64 holds missing integers)")
+        raise InputError(f"{_allowed(name)}, got {series.dtype}: cast first (Int64 holds missing integers)")
     if series.dtype == object:
         kinds = {kind for kind in map(type, series) if not issubclass(kind, float | type(None))}
         wrong = {k for k in kinds if k is bool or not (issubclass(k, str | int) or k.__name__ in ("NAType", "NaTType"))}
         if wrong:
-            raise InputError(f"{name} {ALLOWED}, got {', '.join(sorted(k.__name__ for k in wrong))}")
+            raise InputError(f"{_allowed(name)}, got {', '.join(sorted(k.__name__ for k in wrong))}")
     try:
         return _from_arrow(pa.Array.from_pandas(series), name)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        raise InputError(f"{name} {ALLOWED}, got a column of mixed types") from None
+        raise InputError(f"{_allowed(name)}, got a column of mixed types") from None
 
 
 def _from_arrow(array: Any, name: str) -> Raw:
@@ -188,5 +191,5 @@ def _from_arrow(array: Any, name: str) -> Raw:
         return Raw(array, None)
     text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     if not (text or pa.types.is_integer(kind)):
-        raise InputError(f"{name} {ALLOWED}, got {kind}: cast first")
+        raise InputError(f"{_allowed(name)}, got {kind}: cast first")
     return _from_polars(pl.Series(name, pl.from_arrow(array)), name)

@@ -61,7 +61,7 @@ def read_items(items: Any, counts: Any = None, person: Any = None) -> Source:
         return Source(iter([_from_table(table, counts, person)]), stream=False)
     if is_column(items):
         return Source(iter([_from_table({"items": items}, counts, person)]), stream=False)
-    if hasattr(items, "__arrow_c_stream__") or hasattr(items, "fetch_record_batch"):
+    if hasattr(items, "__arrow_c_stream__") or _duckdb_reader(items) is not None:
         return _from_arrow_stream(items, counts, person)
     if isinstance(items, Iterable):
         return Source(_from_iterator(items, counts, person), stream=True)
@@ -138,12 +138,20 @@ def _unpick(wanted: Any) -> Any:
     return wanted.column if isinstance(wanted, _Picked) else wanted
 
 
+def _duckdb_reader(items: Any) -> Any:
+    """Return what reads the result of ``connection.execute``, which has no Arrow C stream of its own."""
+    if hasattr(items, "__arrow_c_stream__"):
+        return None
+    return getattr(items, "to_arrow_reader", None) or getattr(items, "fetch_record_batch", None)
+
+
 def _from_arrow_stream(items: Any, counts: Any, person: Any) -> Source:
     """Read anything with the Arrow C stream, or a DuckDB result, record batch by record batch."""
     import pyarrow as pa
 
-    if not hasattr(items, "__arrow_c_stream__"):
-        reader = items.fetch_record_batch()
+    fetch = _duckdb_reader(items)
+    if fetch is not None:
+        reader = fetch()
     else:
         try:
             reader = pa.RecordBatchReader.from_stream(items)
@@ -173,10 +181,12 @@ def _from_iterator(items: Iterable[Any], counts: Any, person: Any) -> Iterator[B
             beside[role] = iter(extra)
     while True:
         chunk = list(islice(main, BATCH))
-        extras = {role: list(islice(values, max(len(chunk), 1))) for role, values in beside.items()}
+        extras = {role: list(islice(values, len(chunk))) for role, values in beside.items()}
         for role, values in extras.items():
             if len(values) != len(chunk):
                 raise InputError(f"{role} must be as long as items")
+        if len(chunk) < BATCH and any(True for values in beside.values() for _ in islice(values, 1)):
+            raise InputError("counts and person must be as long as items")
         if not chunk:
             return
         yield _from_table({"items": chunk}, extras.get("counts"), extras.get("person"))

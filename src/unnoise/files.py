@@ -17,8 +17,9 @@ import os
 import re
 import secrets
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -27,7 +28,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import FormatError, InputError
+from ._flatbuffer import locate_cells
+from .errors import FormatError
 from .layout import Account, Layout, guarantee
 from .noise import DiscreteLaplace
 
@@ -88,10 +90,13 @@ def parameters_of(stored: Stored) -> bytes:
 
 def digest_of(parameters: bytes, cells: NDArray[np.int64]) -> str:
     """Return SHA-256 over the parameters and the SHA-256 of every run of cells (little-endian int64)."""
-    raw = memoryview(np.ascontiguousarray(cells, dtype="<i8")).cast("B")
-    runs = [raw[start : start + 8 * RUN] for start in range(0, len(raw), 8 * RUN)]
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, len(runs))) as pool:
-        digests = list(pool.map(lambda run: hashlib.sha256(run).digest(), runs))
+    raw = np.ascontiguousarray(cells, dtype="<i8").view(np.uint8)
+    runs = [raw[start : start + 8 * RUN] for start in range(0, raw.size, 8 * RUN)]
+    if len(runs) == 1:
+        digests = [hashlib.sha256(runs[0].data).digest()]
+    else:
+        with ThreadPoolExecutor(min(os.cpu_count() or 1, len(runs))) as pool:
+            digests = list(pool.map(lambda run: hashlib.sha256(run.data).digest(), runs))
     whole = hashlib.sha256(b"unnoise sketch 1\n" + len(parameters).to_bytes(8, "little") + parameters)
     whole.update(b"".join(digests))
     return whole.hexdigest()
@@ -155,35 +160,47 @@ def read_sketch(path: str | os.PathLike[str]) -> Stored:
     name = os.fspath(path)
     if not os.path.isfile(name):
         raise FileNotFoundError(f"no such file: {name}")
+    size = os.path.getsize(name)
     try:
-        return _read(name)
-    except (pa.ArrowException, struct.error, InputError, ValueError, OverflowError, RecursionError) as error:
-        raise FormatError(f"{name} is not a valid sketch file: {error}") from None
+        if size < 64:
+            raise FormatError(f"it must be at least 64 bytes long, got {size}")
+        with _errors_of_the_file():
+            return _read(pa.memory_map(name, "r"), size)
     except FormatError as error:
         raise FormatError(f"{name} is not a valid sketch file: {error}") from None
 
 
-def _read(name: str) -> Stored:
+@contextmanager
+def _errors_of_the_file() -> Iterator[None]:
+    """Turn whatever parsing may raise (pyarrow reports malformed messages as OSError) into FormatError."""
     import pyarrow as pa
 
-    size = os.path.getsize(name)
-    if size < 64:
-        raise FormatError(f"it must be at least 64 bytes long, got {size}")
-    source = pa.memory_map(name, "r")
+    try:
+        yield
+    except (FormatError, PermissionError, FileNotFoundError):
+        raise
+    except (pa.ArrowException, OSError, EOFError, MemoryError, RecursionError, ValueError, struct.error) as error:
+        raise FormatError(str(error)) from None
+
+
+def _read(source: Any, size: int) -> Stored:
+    import pyarrow as pa
+
     if source.read_at(6, 0) != MAGIC or source.read_at(6, size - 6) != MAGIC:
         raise FormatError("it must begin and end with ARROW1: truncated, or another kind of file")
-    source.seek(8)
-    schema = pa.ipc.read_schema(pa.ipc.read_message(source))
-    parameters, digest = _metadata(schema)
-    stored_without_cells = _parse(parameters)
-    message = pa.ipc.read_message(source)
-    if message.type != "record batch":
-        raise FormatError(f"its second message must be a record batch, got {message.type}")
-    offset = _locate(memoryview(message.metadata), stored_without_cells["layout"].cells, message.body.size)
-    cells = np.frombuffer(message.body, dtype="<i8", count=stored_without_cells["layout"].cells, offset=offset)
+    parameters, digest = _metadata(pa.ipc.open_file(source).schema)
+    public = _parse(parameters)
+    count, whole = public["layout"].cells, _whole(source, size)
+    cells = np.frombuffer(whole, dtype="<i8", count=count, offset=locate_cells(memoryview(whole), count))
     if digest_of(parameters, cells) != digest:
         raise FormatError("its digest does not match: corrupt")
-    return Stored(cells=cells, **stored_without_cells)
+    return Stored(cells=cells, **public)
+
+
+def _whole(source: Any, size: int) -> Any:
+    """Return the mapped file as one buffer, nothing read yet."""
+    source.seek(0)
+    return source.read_buffer(size)
 
 
 def _metadata(schema: Any) -> tuple[bytes, str]:
@@ -267,58 +284,3 @@ def _require_whole(layout: Layout) -> None:
         raise FormatError(f"a known sketch must have one cell per item, got {layout.domain} and {layout.cells}")
     if layout.kind == "sampled" and (layout.domain is None or layout.rate is None or layout.hash_seed is None):
         raise FormatError("a sampled sketch must state domain, rate and hash_seed")
-
-
-def _locate(metadata: memoryview, cells: int, body: int) -> int:
-    """Return where the cells start in the body of the record batch, all of them inside it and not compressed.
-
-    Reads the flatbuffer by hand (format/Message.fbs of Apache Arrow): a decoder would follow and allocate whatever
-    the file declares.
-    """
-    batch = _Table(metadata, struct.unpack_from("<I", metadata, 0)[0]).table(2)
-    (rows,) = batch.scalar(0, "<q")
-    if batch.at(3):
-        raise FormatError("its cells must not be compressed")
-    nodes, buffers = batch.structs(1), batch.structs(2)
-    if len(nodes) != 1 or len(buffers) != 2 or rows != cells or nodes[0] != (cells, 0):
-        raise FormatError(f"its record batch must hold cells={cells} values without nulls, got {rows}")
-    offset, length = buffers[1]
-    if offset < 0 or length < 8 * cells or offset + 8 * cells > body:
-        raise FormatError(f"it must hold 8 bytes for each of cells={cells}: truncated")
-    return int(offset)
-
-
-class _Table:
-    """A flatbuffer table; reading outside the buffer is a struct.error."""
-
-    def __init__(self, data: memoryview, position: int) -> None:
-        self.data, self.position = data, position
-        self.vtable = position - struct.unpack_from("<i", data, position)[0]
-        if self.vtable < 0:
-            raise FormatError("its record batch is malformed")
-
-    def at(self, field: int) -> int:
-        """Position of a field, 0 when absent."""
-        (size,) = struct.unpack_from("<H", self.data, self.vtable)
-        if 4 + 2 * field + 2 > size:
-            return 0
-        (offset,) = struct.unpack_from("<H", self.data, self.vtable + 4 + 2 * field)
-        return self.position + offset if offset else 0
-
-    def scalar(self, field: int, code: str) -> tuple[Any, ...]:
-        return struct.unpack_from(code, self.data, self.at(field)) if self.at(field) else (0,)
-
-    def table(self, field: int) -> _Table:
-        return _Table(self.data, self._follow(field))
-
-    def structs(self, field: int) -> list[tuple[int, int]]:
-        """A vector of pairs of int64 (FieldNode, Buffer), at most three of them."""
-        start = self._follow(field)
-        (length,) = struct.unpack_from("<I", self.data, start)
-        return [struct.unpack_from("<qq", self.data, start + 4 + 16 * i) for i in range(min(length, 3))]
-
-    def _follow(self, field: int) -> int:
-        at = self.at(field)
-        if not at:
-            raise FormatError("its record batch is malformed")
-        return at + int(struct.unpack_from("<I", self.data, at)[0])
