@@ -44,7 +44,7 @@ from ._fit import Fit
 __all__ = ["LONGEST", "Frame", "frame", "paper", "private_profile", "unfold"]
 
 LONGEST = 50_000_000
-"""Largest window N = n+2B+1 that is inverted: arrays of this length take about 3 GB at the peak."""
+"""Largest window N = n+2B+1 that is inverted: 80 bytes an entry at the peak, so about 4 GB (measured)."""
 
 BLOCK = 1 << 20
 """Cells whose noise is drawn at a time."""

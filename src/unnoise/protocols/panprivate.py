@@ -12,8 +12,8 @@ number |s−t| ≤ M has fewer than log₂M prime divisors, so most primes tell 
 is the estimate.
 
 **Reconstruction** is post-processing. The channel is circulant, with eigenvalues (1−q)/(1−q·e^(−iθ)), and goes
-through the paper's Algorithms 2 and 3 with window [0..m−1]. Its inverse has ‖·‖_∞ = (1+q)/(1−q) ≈ 2m/ε: errors are
-m times those of noise that hides one occurrence only.
+through the paper's Algorithms 2 and 3 with window [0..m−1]. Its inverse has ‖·‖_∞ = (1+q)/(1−q) ≈ 2m/ε, so errors
+grow with m: that is the price of hiding more than one occurrence.
 
 **What is promised.** Noise goes in before the first item. One look at the state is ε-private, and so is
 :meth:`PanPrivateModular.release`, which is such a look: either, not both, because two looks at one noise vector
