@@ -54,9 +54,10 @@ def augmented_solver(
         right[0::2] = slack * r
         both, _ = dgbtrs(lu, reach, reach, right, pivots)
         change, dx = both[0::2], both[1::2] * x
-        if penalty is None:
-            return slack * (r - change), change
         df = band_product(inverse_band, dx)
+        if penalty is None:
+            # Δf = (F/Z)(r − ω) = T·Δx: entry by entry, take the one whose terms are smaller
+            return np.where(slack * np.abs(r) < np.abs(inverse_band[0] * dx), slack * (r - change), df), change
         return df, change + band_product(penalty, df)
 
     return solve

@@ -22,7 +22,7 @@ from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
 from ._comb import Stretch
 
-__all__ = ["POINTS_LIMIT", "clip_rows", "fold", "stretches_of"]
+__all__ = ["NEGLIGIBLE", "POINTS_LIMIT", "clip_rows", "fold", "stretches_of"]
 
 Floats = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -45,13 +45,14 @@ def fold(noisy: NoisyProfile, bound: int | None) -> tuple[Int64, Floats]:
 
 
 def stretches_of(
-    rows: Int64, anchors: Int64, noise: DiscreteLaplace, bound: int | None, *, margin: int = 0
+    rows: Int64, anchors: Int64, noise: DiscreteLaplace, bound: int | None, *, margin: int = 0, halo: int = 0
 ) -> list[Stretch]:
     """Group the anchors (counts, ascending) wherever the noise cannot reach across, and give each group its rows.
 
-    ``margin`` widens every group on both sides, within [0, bound].
+    ``margin`` widens every group on both sides, within [0, bound]; groups are kept 2·``halo`` apart at least, for
+    callers that look at all rows up to that far from a group.
     """
-    reach = noise.reach(NEGLIGIBLE)
+    reach = max(noise.reach(NEGLIGIBLE), 2 * halo)
     top = np.iinfo(np.int64).max if bound is None else bound
     cuts = np.flatnonzero(np.diff(anchors) > reach + 2 * margin) + 1
     lows = np.maximum(anchors[np.r_[0, cuts]] - margin, 0)

@@ -23,18 +23,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._circulant import as_norm
 from ..errors import ConvergenceError, InputError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
 from ._chain import Chain, Channel
-from ._comb import Comb
+from ._comb import Comb, Stretch
 from ._fit import Fit
-from ._grid import clip_rows, fold, stretches_of
+from ._grid import NEGLIGIBLE, clip_rows, fold, stretches_of
 from ._input import check_input
 from ._ipm import Optimum, maximise
+from ._leastnorm import LeastNorm, least_norm
 from .linear import smoothed_tally
 
-__all__ = ["likelihood"]
+__all__ = ["exact", "likelihood"]
 
 Floats = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -44,6 +46,9 @@ ACCEPTED = 1e-6
 
 DUST = 1e-15
 """Shares of cells below this come from the completion's far tail and are dropped."""
+
+WHOLE = 200_000
+"""Up to this largest count ``exact`` gives mass to every count from 0; beyond, near occupied values."""
 
 
 def likelihood(
@@ -109,6 +114,130 @@ def likelihood(
     return Fit(points[keep], best.f[keep] / best.f.sum(), "likelihood", diagnostics)
 
 
+def exact(
+    noisy: NoisyProfile,
+    *,
+    norm: Any = 2,
+    max_count: int | None = None,
+    tolerance: float = 1e-7,
+    max_iterations: int = 100,
+) -> Fit:
+    """The optimum of the paper's problem P2: minimise ‖K f − y‖_p over profiles f on 0…n, certified.
+
+    y is the noisy profile on all integers, negative ones too, and K the untruncated channel.
+
+    Parameters
+    ----------
+    noisy : NoisyProfile
+        Noise of power ≥ 1.
+    norm : 1, 2 or inf
+        p.
+    max_count : int, optional
+        n; the largest noisy count (or 0) where there is none. Where n is above 200,000, f is confined to counts
+        near occupied values (for power 1 the optimum lies on them unless the noisy profile leans below 0).
+    tolerance : float
+        Largest accepted gap between the norm reached and its minimum.
+    max_iterations : int
+        Newton systems at most, 10 to 50 are usual.
+
+    Returns
+    -------
+    Fit
+        ``diagnostics`` holds the ``norm``, its ``value``, the certified ``gap``, ``converged`` and ``iterations``.
+
+    Raises
+    ------
+    ConvergenceError
+        Where the certified gap stays above both the tolerance and 1e-5 of the norm.
+
+    Examples
+    --------
+    >>> noisy = NoisyProfile.from_counts([1, 1, 2, 0, 1, 1, 10**12], epsilon=1)
+    >>> [exact(noisy, norm=p).support.tolist() for p in (1, 2)]
+    [[1, 1000000000000], [1, 1000000000000]]
+    """
+    bound = check_input(noisy, max_count)
+    p = as_norm(norm)
+    if not 0 < tolerance < 1:
+        raise InputError(f"tolerance must be between 0 and 1, got {tolerance!r}")
+    stretches, y, whole = _all_rows(noisy, bound, p)
+    channel = Comb(stretches, whole)
+    best = least_norm(y, channel, p, max_iterations=max_iterations)
+    if not best.gap <= max(tolerance, 1e-5 * best.value):
+        raise ConvergenceError(
+            f"exact must come within {tolerance:g} of the optimum, got {best.gap:.2g} after {best.iterations} "
+            f"iterations at {noisy.noise}: use method='isotonic', or more iterations"
+        )
+    points = _points(stretches)
+    keep = best.f > _dust_level(best, y, channel, p)
+    diagnostics: dict[str, Any] = {
+        "power": str(noisy.noise.power),
+        "norm": p,
+        "value": best.value,
+        "gap": best.gap,
+        "converged": bool(best.gap <= tolerance),
+        "iterations": best.iterations,
+        "points": int(points.size),
+    }
+    if noisy.noise.power.denominator != 1:
+        diagnostics["completed_power"] = math.ceil(noisy.noise.power)
+    mass = best.f[keep]
+    return Fit(points[keep], mass / mass.sum(), "exact", diagnostics)
+
+
+def _completed(noisy: NoisyProfile, bound: int | None) -> tuple[Int64, Floats, DiscreteLaplace]:
+    """Occupied rows and shares under the next integer power, and that law."""
+    whole = DiscreteLaplace(noisy.noise.epsilon, math.ceil(noisy.noise.power))
+    rows, shares = smoothed_tally(noisy)
+    visible = shares > DUST
+    rows, where = np.unique(clip_rows(rows[visible], whole, bound), return_inverse=True)
+    y = np.bincount(where, weights=shares[visible]).astype(float)
+    return rows, y / y.sum(), whole
+
+
+def _points(stretches: list[Stretch]) -> Int64:
+    return np.concatenate([np.arange(s.low, s.high + 1) for s in stretches])
+
+
+def _all_rows(
+    noisy: NoisyProfile, bound: int | None, p: float
+) -> tuple[list[Stretch], Floats, DiscreteLaplace]:
+    """Stretches with every row that matters for the norm (occupied ones, p = 1; all, p = 2 and ∞), and y on them."""
+    top = max(int(noisy.values[-1]), 0) if bound is None else bound
+    occupied, shares, whole = _completed(noisy, top)
+    halo = 0 if p == 1 else whole.reach(NEGLIGIBLE) if p == 2 else 1
+    if top <= WHOLE:
+        stretches = [Stretch(0, top, occupied)]
+    else:
+        margin = 0 if whole.power == 1 else whole.reach(0.05)
+        anchors = np.unique(np.clip(noisy.values, 0, top))
+        stretches = stretches_of(occupied, anchors, whole, top, margin=margin, halo=halo)
+    if halo == 0:
+        return stretches, shares, whole
+    stretches = [Stretch(s.low, s.high, _widened(s, halo)) for s in stretches]
+    rows = np.concatenate([s.rows for s in stretches])
+    y = np.zeros(rows.size)
+    y[np.searchsorted(rows, occupied)] = shares
+    return stretches, y, whole
+
+
+def _widened(s: Stretch, halo: int) -> Int64:
+    """All integers up to ``halo`` beyond a stretch and its rows."""
+    first, last = (int(s.rows[0]), int(s.rows[-1])) if s.rows.size else (s.low, s.high)
+    return np.arange(min(first, s.low) - halo, max(last, s.high) + halo + 1)
+
+
+def _dust_level(best: LeastNorm, y: Floats, channel: Channel, p: float) -> float:
+    """The largest of a few levels below which masses can be dropped without moving the norm by more than the gap."""
+    for level in (1e-8, 1e-9, 1e-10, 1e-11, 1e-12):
+        kept = np.where(best.f > level, best.f, 0.0)
+        residual = channel.apply(kept / kept.sum()) - y if kept.any() else -y
+        change = np.linalg.norm(residual, p) - np.linalg.norm(channel.apply(best.f) - y, p)
+        if kept.any() and change <= max(0.1 * best.gap, 1e-12):
+            return level
+    return 0.0
+
+
 def _problem(noisy: NoisyProfile, bound: int | None) -> tuple[Int64, Floats, Channel, Floats]:
     """Points, shares of rows, channel, and the logarithm of what the channel leaves out of each row's probability."""
     noise = noisy.noise
@@ -118,15 +247,10 @@ def _problem(noisy: NoisyProfile, bound: int | None) -> tuple[Int64, Floats, Cha
         # a row inside has probability (1−a)/(1+a)·x, a folded one 1/(1+a)·x
         constant = np.where(ends, -math.log1p(noise.a), noise.log_scale)
         return values, y, Chain(values, noise), constant
-    whole = DiscreteLaplace(noise.epsilon, math.ceil(noise.power))
-    rows, shares = smoothed_tally(noisy)
-    visible = shares > DUST
-    rows, where = np.unique(clip_rows(rows[visible], whole, bound), return_inverse=True)
-    y = np.bincount(where, weights=shares[visible]).astype(float)
+    rows, y, whole = _completed(noisy, bound)
     anchors = np.unique(np.clip(noisy.values, 0, bound))
     stretches = stretches_of(rows, anchors, whole, bound)
-    points = np.concatenate([np.arange(s.low, s.high + 1) for s in stretches])
-    return points, y / y.sum(), Comb(stretches, whole), np.zeros(rows.size)
+    return _points(stretches), y, Comb(stretches, whole), np.zeros(rows.size)
 
 
 def _without_dust(best: Optimum, y: Floats, channel: Channel, tolerance: float) -> Optimum:

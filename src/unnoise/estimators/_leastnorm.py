@@ -1,0 +1,167 @@
+"""Problem P2 by a primal-dual interior point: minimise ‖K f − y‖_p over f ≥ 0, Σf = 1, for p = 1, 2, ∞.
+
+m = K f is seen at rows; λ is the multiplier of Σf = 1 and z ≥ 0 that of f ≥ 0. Every p leads to the same system
+
+    (KᵀWK + Z/F) Δf + Kᵀh·Δτ − 1·Δλ = r,      hᵀKΔf + S·Δτ = r_τ (p = ∞ only),      1ᵀΔf = 1 − Σf,
+
+whose body is banded in x = E f (:mod:`._augmented`) and whose border is one or two numbers.
+
+* p = 2: half the square of the norm; W = 1.
+* p = 1: rows with y = 0 cost m ≥ 0, and Σm = 1, so the objective is 1 + Σ_{y>0} (|m − y| − m): only occupied rows
+  matter. Slacks τ ≥ ±(m − y) with multipliers α + β = 1 are eliminated row by row: with P = α/(τ−m+y) and
+  Q = β/(τ+m−y), W = 4PQ/(P+Q).
+* p = ∞: one τ for all rows, Σ(α + β) = 1, W = P + Q, h = Q − P. Rows with y = 0 need m ≤ τ only.
+
+**Certificate.** For every s with ‖s‖_q ≤ 1 (1/p + 1/q = 1), min_t (Kᵀs)[t] − sᵀy is a lower bound of the optimum.
+s = α − β (1 on the empty rows, p = 1), scaled to ‖s‖₁ = 1 (p = ∞), or the residual scaled to length 1 (p = 2). It is
+evaluated from scratch for the f that is returned.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError
+
+from ._augmented import augmented_solver
+from ._chain import Channel
+from ._ipm import BACK_OFF, PATIENCE, longest_step
+from ._residual import Pairs, Residual, Square
+
+__all__ = ["LeastNorm", "least_norm"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class LeastNorm:
+    """Where :func:`least_norm` stopped: f, multipliers z, the norm reached, a certified lower bound of its minimum."""
+
+    f: Floats
+    z: Floats
+    value: float
+    lower: float
+    iterations: int
+
+    @property
+    def gap(self) -> float:
+        """Certified distance of the norm to its minimum."""
+        return self.value - self.lower
+
+
+def least_norm(
+    y: Floats, channel: Channel, p: float, *, tolerance: float = 1e-8, max_iterations: int = 100
+) -> LeastNorm:
+    """Minimise ‖K f − y‖_p over profiles f.
+
+    ``y`` has one entry for every row of the channel: for p = 1 the rows with y > 0 suffice; for p = 2 and ∞ all rows
+    that the noise reaches must be there. ``tolerance`` is relative to the norm.
+
+    Returns the best iterate by its certificate, converged or not: the caller must look at the gap.
+    """
+    size = channel.inverse_band.shape[1]
+    f = np.full(size, 1 / size)
+    m = channel.apply(f)
+    part: Residual = Square(y) if p == 2 else Pairs(y, m, shared=p == math.inf)
+    gradient = channel.transpose(part.pull(m))
+    spread = float(gradient.max() - gradient.min())
+    lam = float(gradient.min()) - max(spread, 1e-3 * abs(float(gradient.min())), 1e-12)
+    z = gradient - lam
+    best: LeastNorm | None = None
+    patience, least = PATIENCE, math.inf
+    for iteration in range(max_iterations + 1):
+        total = f.sum()
+        value, lower = part.bounds(m / total, channel)
+        product = float(f @ z) + part.products()[0]
+        gap = value - lower
+        better = best is None or gap < 0.9 * best.gap or product < 0.9 * least
+        patience, least = PATIENCE if better else patience - 1, min(least, product)
+        if best is None or gap < best.gap:
+            best = LeastNorm(f / total, z, value, lower, iteration)
+        if best.gap <= max(tolerance * best.value, 1e-14) or patience == 0 or iteration == max_iterations:
+            break
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            step = _step(part, channel, f, z, m, lam)
+        if step is None:
+            break
+        f, z, lam = step
+        m = channel.apply(f)
+    assert best is not None
+    return LeastNorm(best.f, best.z, best.value, best.lower, iteration)
+
+
+def _step(
+    part: Residual, channel: Channel, f: Floats, z: Floats, m: Floats, lam: float
+) -> tuple[Floats, Floats, float] | None:
+    """One predictor–corrector step, or None where the system could not be solved."""
+    x = channel.points_of(m, f)
+    weight = part.weight()
+    try:
+        rough = augmented_solver(channel.inverse_band, channel.curvature(weight), None, f / z, x)
+    except (LinAlgError, ValueError):
+        return None
+
+    def solve(r: Floats) -> tuple[Floats, Floats]:
+        """The banded solution, refined once against the channel itself."""
+        df, change = rough(r)
+        left = r - channel.transpose(weight * channel.apply(df)) - z / f * df
+        more = rough(left)
+        return df + more[0], change + more[1]
+
+    target = channel.transpose(part.pull(m)) - lam
+    ones = solve(np.ones_like(f))[0]
+    others, count = part.products()
+    mu = (float(f @ z) + others) / (f.size + count)
+
+    def direction(centre: float, second: Floats | float) -> tuple[Floats, Floats, float, float] | None:
+        fixed = part.right(centre, not isinstance(second, float))
+        r = (centre - second) / f - target - channel.transpose(fixed)
+        found = _bordered(solve, ones, r, part.border(), channel, 1 - float(f.sum()))
+        df, dtau, dlam = found
+        reach, change = part.aim(channel.apply(df), dtau)
+        dz = target + channel.transpose(change) - dlam - z
+        if not (np.isfinite(df).all() and np.isfinite(dz).all() and reach > 0):
+            return None
+        length = min(reach, longest_step(f, df, np.inf), longest_step(z, dz, np.inf))
+        return df, dz, dlam, length
+
+    first = direction(0.0, 0.0)
+    if first is None:
+        return None
+    df, dz, dlam, length = first
+    length = min(1.0, length)
+    ahead = (float((f + length * df) @ (z + length * dz)) + part.ahead(length)) / (f.size + count)
+    second = direction(min(1.0, ahead / mu) ** 3 * mu, df * dz)
+    if second is None:
+        return None
+    df, dz, dlam, length = second
+    length = min(1.0, BACK_OFF * length)
+    part.advance(length)
+    return f + length * df, z + length * dz, lam + length * dlam
+
+
+def _bordered(
+    solve: Callable[[Floats], tuple[Floats, Floats]],
+    ones: Floats,
+    r: Floats,
+    border: tuple[Floats, float, float] | None,
+    channel: Channel,
+    missing: float,
+) -> tuple[Floats, float, float]:
+    """Solve the bordered system by its Schur complement of one or two unknowns."""
+    body = solve(r)[0]
+    if border is None:
+        dlam = (missing - body.sum()) / ones.sum()
+        return body + dlam * ones, 0.0, float(dlam)
+    h, scale, right = border
+    pulled = channel.transpose(h)
+    side = solve(pulled)[0]
+    matrix = np.array(
+        [[scale - pulled @ side, pulled @ ones], [-side.sum(), ones.sum()]]
+    )
+    dtau, dlam = np.linalg.solve(matrix, [right - pulled @ body, missing - body.sum()])
+    return body - dtau * side + dlam * ones, float(dtau), float(dlam)

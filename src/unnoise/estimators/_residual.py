@@ -1,0 +1,201 @@
+"""What depends on p in problem P2: residuals, slacks and their multipliers (formulas: :mod:`._leastnorm`)."""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._chain import Channel
+from ._ipm import longest_step
+
+__all__ = ["Pairs", "Residual", "Square"]
+
+Floats = NDArray[np.float64]
+
+
+class Residual(Protocol):
+    """What depends on p. Arrays are over rows."""
+
+    def pull(self, m: Floats) -> Floats:
+        """q with Kᵀq the gradient of the Lagrangian in f, less λ and z."""
+        ...
+
+    def products(self) -> tuple[float, int]:
+        """Sum and number of slack·multiplier products."""
+        ...
+
+    def weight(self) -> Floats:
+        """W."""
+        ...
+
+    def right(self, centre: float, second_order: bool) -> Floats:
+        """Constant part of the change of q."""
+        ...
+
+    def border(self) -> tuple[Floats, float, float] | None:
+        """h, S and r_τ of the bordering variable, if there is one; after :meth:`right`."""
+        ...
+
+    def aim(self, dm: Floats, dtau: float) -> tuple[float, Floats]:
+        """Fix the direction; the longest step in it, and the change of q."""
+        ...
+
+    def ahead(self, step: float) -> float:
+        """Sum of products after a step."""
+        ...
+
+    def advance(self, step: float) -> None:
+        """Take the step."""
+        ...
+
+    def bounds(self, m: Floats, channel: Channel) -> tuple[float, float]:
+        """The norm at m, and a certified lower bound of its minimum."""
+        ...
+
+
+class Square:
+    """p = 2: nothing but the residual itself."""
+
+    def __init__(self, y: Floats) -> None:
+        self.y = y
+        self._none = np.zeros_like(y)
+
+    def pull(self, m: Floats) -> Floats:
+        """q with Kᵀq the gradient of the Lagrangian in f, less λ and z."""
+        return np.asarray(m - self.y)
+
+    def products(self) -> tuple[float, int]:
+        """Sum and number of slack·multiplier products."""
+        return 0.0, 0
+
+    def weight(self) -> Floats:
+        """W."""
+        return np.ones_like(self.y)
+
+    def right(self, centre: float, second_order: bool) -> Floats:
+        """Constant part of the change of q."""
+        return self._none
+
+    def border(self) -> None:
+        """h, S and r_τ of the bordering variable, if there is one."""
+        return None
+
+    def aim(self, dm: Floats, dtau: float) -> tuple[float, Floats]:
+        """Fix the direction; the longest step in it, and the change of q."""
+        return math.inf, dm
+
+    def ahead(self, step: float) -> float:
+        """Sum of products after a step."""
+        return 0.0
+
+    def advance(self, step: float) -> None:
+        """Nothing to move."""
+
+    def bounds(self, m: Floats, channel: Channel) -> tuple[float, float]:
+        """The norm at m, and a certified lower bound of its minimum."""
+        residual = m - self.y
+        value = float(np.linalg.norm(residual))
+        if value == 0:
+            return 0.0, 0.0
+        s = residual / value
+        return value, float(channel.transpose(s).min() - s @ self.y)
+
+
+class Pairs:
+    """p = 1 (a slack for every row) and p = ∞ (one ``shared`` by all): τ ≥ ±(m − y)."""
+
+    def __init__(self, y: Floats, m: Floats, shared: bool) -> None:
+        self.y, self.shared = y, shared
+        self.two_sided = y > 0
+        residual = m - y
+        if shared:
+            worst = float(np.abs(residual).max())
+            self.tau: Floats | float = 1.5 * worst + 1e-12
+            share = 1 / (y.size + int(self.two_sided.sum()))
+        else:
+            self.tau = np.abs(residual) + 0.5 * float(np.abs(residual).mean()) + 1e-12
+            share = 0.5
+        self.upper = self.tau - residual
+        self.lower = self.tau + residual
+        self.d_tau: Floats | float = 0.0
+        self.d_upper = self.d_lower = self.d_alpha = self.d_beta = np.zeros_like(y)
+        self.alpha = np.full(y.size, share)
+        self.beta = np.where(self.two_sided, share, 0.0)
+
+    def pull(self, m: Floats) -> Floats:
+        """q with Kᵀq the gradient of the Lagrangian in f, less λ and z."""
+        return np.asarray(self.alpha - self.beta - (0.0 if self.shared else 1.0))
+
+    def products(self) -> tuple[float, int]:
+        """Sum and number of slack·multiplier products."""
+        total = float(self.upper @ self.alpha + self.lower @ self.beta)
+        return total, self.y.size + int(self.two_sided.sum())
+
+    def weight(self) -> Floats:
+        """W."""
+        self.p, self.q = self.alpha / self.upper, self.beta / self.lower
+        if self.shared:
+            return np.asarray(self.p + self.q)
+        return np.asarray(4 * self.p * self.q / (self.p + self.q))
+
+    def right(self, centre: float, second_order: bool) -> Floats:
+        """Constant part of the change of q."""
+        up = down = centre
+        if second_order:
+            up, down = centre - self.d_upper * self.d_alpha, centre - self.d_lower * self.d_beta
+        self.ra = up / self.upper - self.alpha
+        self.rb = np.where(self.two_sided, down / self.lower - self.beta, 0.0)
+        if self.shared:
+            return np.asarray(self.ra - self.rb)
+        return np.asarray(self.ra - self.rb + (self.q - self.p) * (self.ra + self.rb) / (self.p + self.q))
+
+    def border(self) -> tuple[Floats, float, float] | None:
+        """h, S and r_τ of the bordering variable, if there is one."""
+        if not self.shared:
+            return None
+        missing = 1 - float(self.alpha.sum() + self.beta.sum())
+        return self.q - self.p, float((self.p + self.q).sum()), float((self.ra + self.rb).sum()) - missing
+
+    def aim(self, dm: Floats, dtau: float) -> tuple[float, Floats]:
+        """Fix the direction; the longest step in it, and the change of q."""
+        own: Floats = (self.ra + self.rb - (self.q - self.p) * dm) / (self.p + self.q)
+        self.d_tau = dtau if self.shared else own
+        self.d_upper, self.d_lower = self.d_tau - dm, self.d_tau + dm
+        self.d_alpha = self.ra - self.p * self.d_upper
+        self.d_beta = self.rb - self.q * self.d_lower
+        two = self.two_sided
+        reach = min(
+            longest_step(self.upper, self.d_upper, math.inf),
+            longest_step(self.alpha, self.d_alpha, math.inf),
+            longest_step(self.lower[two], self.d_lower[two], math.inf),
+            longest_step(self.beta[two], self.d_beta[two], math.inf),
+        )
+        return (reach if math.isfinite(float(np.sum(self.d_alpha))) else 0.0), self.d_alpha - self.d_beta
+
+    def ahead(self, step: float) -> float:
+        """Sum of products after a step."""
+        above = (self.upper + step * self.d_upper) @ (self.alpha + step * self.d_alpha)
+        below = (self.lower + step * self.d_lower) @ (self.beta + step * self.d_beta)
+        return float(above + below)
+
+    def advance(self, step: float) -> None:
+        """Take the step."""
+        self.tau = self.tau + step * self.d_tau
+        self.upper = self.upper + step * self.d_upper
+        self.lower = self.lower + step * self.d_lower
+        self.alpha = self.alpha + step * self.d_alpha
+        self.beta = self.beta + step * self.d_beta
+
+    def bounds(self, m: Floats, channel: Channel) -> tuple[float, float]:
+        """The norm at m, and a certified lower bound of its minimum."""
+        residual = m - self.y
+        s = self.alpha - self.beta
+        if self.shared:
+            s = s / float(np.abs(s).sum())
+            return float(np.abs(residual).max()), float(channel.transpose(s).min() - s @ self.y)
+        s = np.clip(s, -1.0, 1.0)
+        value = 1 + float((np.abs(residual) - m).sum())
+        return value, 1 - float(channel.transpose(1 - s).max()) - float(s @ self.y)
