@@ -19,6 +19,7 @@ NORMS = (1, 2, math.inf)
 epsilons = st.sampled_from([0.02, 0.1, 0.5, 1.0, 2.0, 6.0, 40.0])
 
 
+@settings(deadline=None)
 @given(epsilons, st.integers(1, 10**9), st.floats(1e-9, 0.99))
 def test_window_is_the_smallest_that_does_both_jobs(epsilon, d, eta):
     reach = bounds.window(d, epsilon, eta)
@@ -41,6 +42,7 @@ def test_window_counts_its_tail_from_one_past_the_reach():
     assert by_hand <= 0.05 / 1000 < by_hand / a  # one less would not do
 
 
+@settings(deadline=None)
 @given(epsilons, st.integers(0, 300))
 def test_p_norm_is_the_sum_of_the_row(epsilon, reach):
     with mpmath.workdps(40):
