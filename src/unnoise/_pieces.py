@@ -24,11 +24,14 @@ def sensible(estimate: Estimate, *, whole: bool = True) -> tuple[str, str, str]:
     >>> sensible(Estimate(9171.4, 79, 9018.2, 9327.9))
     ('9,170', '9,020', '9,330')
     >>> sensible(Estimate(10.0281, 0.002, 10.0242, 10.0321), whole=False)
-    ('10.028', '10.024', '10.032')
+    ('10.0281', '10.0242', '10.0321')
+    >>> sensible(Estimate(2.0, 0.0, 2.0, 2.0))
+    ('2', '2', '2')
     """
     width = estimate.high - estimate.low
     digits = 1 - math.floor(math.log10(width)) if width > 0 else 3
-    if whole and abs(estimate.value) >= 10:
+    exact = all(x == round(x) for x in (estimate.value, estimate.low, estimate.high))
+    if whole and (exact or abs(estimate.value) >= 10):
         digits = min(digits, 0)
     value, low, high = (_written(x, digits) for x in (estimate.value, estimate.low, estimate.high))
     return value, low, high

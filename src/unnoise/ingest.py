@@ -14,8 +14,6 @@ stream of the ingesting process and nowhere else.
 
 from __future__ import annotations
 
-import difflib
-import glob
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from ._scan import FORMATS, LINE, collect_batches, expand, format_of, require_columns, rows_in, scan
 from .errors import InputError
 
 if TYPE_CHECKING:
@@ -37,16 +36,7 @@ __all__ = ["CHUNK", "FORMATS", "LINE", "Batch", "Source", "Wanted", "column_of_i
 CHUNK = 1 << 18
 """Rows in a batch."""
 
-FORMATS = ("csv", "tsv", "ndjson", "lines", "parquet", "arrow")
 TYPED = ("parquet", "arrow", "sql")
-LINE = "line"
-"""Name of the one column of a file of lines."""
-
-_SUFFIXES = {
-    ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".ndjson": "ndjson", ".jsonl": "ndjson", ".txt": "lines",
-    ".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow",
-}  # fmt: skip
-
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
@@ -137,7 +127,7 @@ class Source:
         where = self.paths[0] if self.sql is None else None
         with _readable(self, where):
             schema = self._frame(where, wanted).collect_schema()
-            _require(self._label(where), wanted.names, schema.names())
+            require_columns(self._label(where), wanted.names, schema.names())
         return tuple("int" if schema[name].is_integer() else "str" for name in wanted.columns)
 
     def columns(self) -> list[str]:
@@ -152,7 +142,7 @@ class Source:
         """Return about how many rows there are, for progress bars; None where that is not cheap to say."""
         if self.sql is not None or not self.paths:
             return None
-        guesses = [_rows_in(path, self.format) for path in self.paths]
+        guesses = [rows_in(path, self.format) for path in self.paths]
         return None if None in guesses else sum(g for g in guesses if g is not None)
 
     def batches(self, wanted: Wanted, chunk: int = CHUNK) -> Iterator[Batch]:
@@ -174,14 +164,14 @@ class Source:
             return
         with _readable(self, where):
             lazy = self._frame(where, wanted)
-            _require(self._label(where), wanted.names, lazy.collect_schema().names())
-            yield from _collect_batches(lazy.select(wanted.names), chunk, whole_rows=not self.typed)
+            require_columns(self._label(where), wanted.names, lazy.collect_schema().names())
+            yield from collect_batches(lazy.select(wanted.names), chunk, whole_rows=not self.typed)
 
     def _stream_frames(self, wanted: Wanted, chunk: int) -> Iterator[pl.DataFrame]:
         from ._streams import stream_frames
 
         assert self.stream is not None
-        require: Callable[[list[str]], None] = lambda have: _require(self.name, wanted.names, have)  # noqa: E731
+        require: Callable[[list[str]], None] = lambda have: require_columns(self.name, wanted.names, have)  # noqa: E731
         with _readable(self, None):
             yield from stream_frames(self.stream, self.format, wanted.names, require, self.header, chunk)
 
@@ -191,8 +181,8 @@ class Source:
 
         if self.sql is None:
             assert where is not None
-            return _scan(where, self.format, self.header, wanted)
-        tables = [_scan(path, _format_of(path, None), self.header, None) for path in self.paths]
+            return scan(where, self.format, self.header, wanted.names if wanted else None)
+        tables = [scan(path, format_of(path, None), self.header, None) for path in self.paths]
         with pl.SQLContext({"data": pl.concat(tables)}) as context:
             return context.execute(self.sql, eager=False)
 
@@ -241,8 +231,8 @@ def open_source(
         raise InputError("an input is required: a file, a glob such as 'logs/*.parquet', or - for standard input")
     if "-" in names:
         return _standard_input(names, format, sql, header, stream)
-    paths = [path for name in names for path in _expand(name)]
-    formats = {_format_of(path, format) for path in paths}
+    paths = [path for name in names for path in expand(name)]
+    formats = {format_of(path, format) for path in paths}
     if len(formats) > 1 and sql is None:
         raise InputError(f"all inputs must have one format, got {', '.join(sorted(formats))}")
     name = str(paths[0]) if len(paths) == 1 else f"{names[0]} ({len(paths)} files)"
@@ -311,74 +301,6 @@ def _item_column(series: pl.Series, label: str) -> pl.Series:
     )
 
 
-def _collect_batches(lazy: pl.LazyFrame, chunk: int, *, whole_rows: bool) -> Iterator[pl.DataFrame]:
-    """Run a query and stream its result; the only caller of polars functions that are marked unstable.
-
-    With ``whole_rows`` the reader looks at every column: told to skip some, it no longer sees that a row has a
-    field too many, and an unquoted comma would shift the values in silence.
-    """
-    import warnings
-
-    import polars as pl
-
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*unstable.*")
-        options = pl.QueryOptFlags(projection_pushdown=not whole_rows)
-        found = lazy.collect_batches(chunk_size=chunk, maintain_order=True, optimizations=options)
-    yield from found
-
-
-def _scan(path: Path, format: str, header: bool, wanted: Wanted | None) -> pl.LazyFrame:
-    """Return the lazy table of one file, text columns as text."""
-    import polars as pl
-
-    if format == "parquet":
-        return pl.scan_parquet(path, glob=False)
-    if format == "arrow":
-        return pl.scan_ipc(path, glob=False)
-    if format == "ndjson":
-        types = {name: pl.String for name in wanted.names} if wanted else None
-        return pl.scan_ndjson(path, schema_overrides=types)
-    if format == "lines":
-        return pl.scan_lines(path, name=LINE)
-    renamed = None if header else lambda names: [f"column_{i + 1}" for i in range(len(names))]
-    return pl.scan_csv(
-        path, separator="\t" if format == "tsv" else ",", has_header=header, infer_schema=False, glob=False,
-        with_column_names=renamed,
-    )  # fmt: skip
-
-
-def _format_of(path: Path, given: str | None) -> str:
-    if given is not None:
-        return given
-    suffixes = [s.lower() for s in path.suffixes]
-    if suffixes and suffixes[-1] == ".gz":
-        suffixes.pop()
-    found = _SUFFIXES.get(suffixes[-1] if suffixes else "")
-    if found is None:
-        raise InputError(
-            f"{path}: the format is not clear from the name; add --format with one of {', '.join(FORMATS)}"
-        )
-    return found
-
-
-def _expand(name: str) -> list[Path]:
-    """Return the files behind a path or glob, in order of their names."""
-    if os.path.isfile(name):
-        return [Path(name)]
-    if os.path.isdir(name):
-        raise InputError(f"{name} is a folder; give the files in it, for example '{name.rstrip('/')}/*.parquet'")
-    if any(sign in name for sign in "*?["):
-        found = sorted(path for path in glob.glob(name, recursive=True) if os.path.isfile(path))
-        if not found:
-            raise InputError(f"{name}: no file matches")
-        return [Path(path) for path in found]
-    folder = os.path.dirname(name) or "."
-    near = difflib.get_close_matches(os.path.basename(name), os.listdir(folder), 1) if os.path.isdir(folder) else []
-    hint = f"; did you mean {os.path.join(os.path.dirname(name), near[0])}?" if near else ""
-    raise InputError(f"{name}: no such file{hint}")
-
-
 def _standard_input(
     names: list[str], format: str | None, sql: str | None, header: bool, stream: BinaryIO | None
 ) -> Source:
@@ -389,17 +311,6 @@ def _standard_input(
     if format == "parquet":
         raise InputError("Parquet cannot be read from standard input; write it to a file first")
     return Source("standard input", format or "csv", (), header, None, stream or sys.stdin.buffer)
-
-
-def _require(label: str, wanted: Sequence[str], have: Sequence[str]) -> None:
-    """Refuse a missing column, naming the ones that come close."""
-    for name in wanted:
-        if name not in have:
-            near = difflib.get_close_matches(name, have, 3, 0.5) or [
-                other for other in have if other.lower().strip() == name.lower().strip()
-            ]
-            hint = f"did you mean {' or '.join(near)}?" if near else f"there is {', '.join(list(have)[:12])}"
-            raise InputError(f"{label}: no column {name!r}; {hint}")
 
 
 class _readable:
@@ -417,23 +328,3 @@ class _readable:
         from ._badrows import explain
 
         raise InputError(explain(self.source.format, self.where, self.source.name, error)) from None
-
-
-def _rows_in(path: Path, format: str) -> int | None:
-    """Return the number of rows: from metadata, else from the size and the length of the first lines."""
-    try:
-        if format == "parquet":
-            import pyarrow.parquet as pq
-
-            return int(pq.read_metadata(path).num_rows)
-        if format == "arrow":
-            import polars as pl
-
-            return int(pl.scan_ipc(path, glob=False).select(pl.len()).collect().item())
-        if path.suffix.lower() == ".gz":
-            return None
-        with open(path, "rb") as file:
-            head = file.read(1 << 20)
-        return round(path.stat().st_size * head.count(b"\n") / max(len(head), 1))
-    except Exception:
-        return None

@@ -1,0 +1,171 @@
+"""The options that several commands share, each said once."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..errors import InputError
+from ..noise import exact_positive
+
+__all__ = [
+    "AsJson", "By", "Cells", "Clipped", "Columns", "CountColumn", "Domain", "Epsilon", "Format", "FreqCount", "Groups",
+    "HashSeed", "Inputs", "Integers", "Levels", "MaxContributions", "MaxCount", "Method", "NoHeader", "PanPrivate",
+    "Person", "Rate", "Sql", "Title", "Unknown", "as_cells", "as_epsilon", "as_names", "as_rate",
+]  # fmt: skip
+
+FORMAT_NAMES = ("csv", "tsv", "ndjson", "lines", "parquet", "arrow")
+METHOD_NAMES = ("auto", "exact", "isotonic", "likelihood", "linear", "lp", "paper", "smooth")
+
+
+def as_epsilon(text: str | None) -> Fraction:
+    """Return ε as the exact number it was written as.
+
+    >>> as_epsilon("0.1")
+    Fraction(1, 10)
+    """
+    return exact_positive("epsilon", text)
+
+
+def as_rate(text: str) -> Fraction:
+    """Return a sampling rate: 0.1, 1/8 or 5%."""
+    share = exact_positive("rate", text.removesuffix("%"))
+    return share / 100 if text.endswith("%") else share
+
+
+def as_cells(text: str) -> int:
+    """Return a number of cells written as 1048576, 2^20 or 2**20.
+
+    >>> as_cells("2^20"), as_cells("65536"), as_cells("1,024")
+    (1048576, 65536, 1024)
+    """
+    match = re.fullmatch(r"(\d+)(?:(?:\^|\*\*)(\d+))?", text.replace(",", "").replace("_", "").strip())
+    if not match or int(match[2] or 1) > 64 or int(match[1]) > 2**64:
+        raise InputError(f"cells must be a number such as 2^20 or 1048576, got {text!r}")
+    return int(int(match[1]) ** int(match[2] or 1))
+
+
+def as_names(text: str) -> list[str]:
+    """Return names separated by commas; a name with a comma is put in double quotes.
+
+    >>> as_names('EWR, JFK,"a, b"')
+    ['EWR', 'JFK', 'a, b']
+    """
+    import csv
+
+    return [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
+
+
+def _formats(incomplete: str) -> list[str]:
+    return [name for name in FORMAT_NAMES if name.startswith(incomplete)]
+
+
+def _methods(incomplete: str) -> list[str]:
+    return [name for name in METHOD_NAMES if name.startswith(incomplete)]
+
+
+DATA, UNIT, SKETCH, OUT = "What to count", "What to protect", "How to keep it", "Result"
+
+Inputs = Annotated[
+    list[str],
+    typer.Argument(metavar="INPUT…", help="Files, globs in quotes, or - for standard input.", show_default=False),
+]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option("--column", "-c", metavar="NAME", rich_help_panel=DATA,
+                 help="Column that holds the item; several make one item of each row."),
+]  # fmt: skip
+Integers = Annotated[
+    bool, typer.Option("--int", rich_help_panel=DATA, help="Items in text files are integers, not text.")
+]
+CountColumn = Annotated[
+    str | None,
+    typer.Option("--count-column", metavar="NAME", rich_help_panel=DATA, help="Column with occurrences per row."),
+]
+FreqCount = Annotated[
+    bool,
+    typer.Option("--freq-count", rich_help_panel=DATA,
+                 help="The file holds pairs 'frequency count': count items occur frequency times each."),
+]  # fmt: skip
+Sql = Annotated[
+    str | None,
+    typer.Option("--sql", metavar="QUERY", rich_help_panel=DATA, help="Query over the table data: all files."),
+]
+Format = Annotated[
+    str | None,
+    typer.Option("--format", metavar="FORMAT", rich_help_panel=DATA, autocompletion=_formats,
+                 help=f"{', '.join(FORMAT_NAMES)}; taken from the name unless given."),
+]  # fmt: skip
+NoHeader = Annotated[
+    bool, typer.Option("--no-header", rich_help_panel=DATA, help="The first line is data; columns are column_1, …")
+]
+By = Annotated[
+    str | None,
+    typer.Option("--by", metavar="NAME", rich_help_panel=DATA, help="Column of groups: one profile for each."),
+]
+Groups = Annotated[
+    str | None,
+    typer.Option("--groups", metavar="A,B,C", rich_help_panel=DATA,
+                 help="The groups, declared here because groups taken from the data would leak."),
+]  # fmt: skip
+Unknown = Annotated[
+    str,
+    typer.Option("--unknown", metavar="error|drop", rich_help_panel=DATA,
+                 help="What to do with items outside --domain and rows outside --groups."),
+]  # fmt: skip
+Epsilon = Annotated[
+    str | None,
+    typer.Option("--epsilon", "-e", metavar="E", rich_help_panel=UNIT,
+                 help="Privacy parameter ε: 0.1, 1, 1/3. A decision, so there is no default."),
+]  # fmt: skip
+Person = Annotated[
+    str | None,
+    typer.Option("--person", metavar="NAME", rich_help_panel=UNIT, help="Column that names the person behind a row."),
+]
+MaxContributions = Annotated[
+    int | None,
+    typer.Option("--max-contributions", metavar="C", rich_help_panel=UNIT,
+                 help="Protect persons: at most C occurrences each count, chosen at random."),
+]  # fmt: skip
+PanPrivate = Annotated[
+    bool, typer.Option("--pan-private", rich_help_panel=UNIT, help="Add fresh noise at release as well.")
+]
+Cells = Annotated[
+    str, typer.Option("--cells", metavar="M", rich_help_panel=SKETCH, help="Cells of a hashed sketch, a power of two.")
+]
+Levels = Annotated[
+    int | None,
+    typer.Option("--levels", metavar="L", rich_help_panel=SKETCH, help="Levels, for an unknown number of items."),
+]
+Domain = Annotated[
+    str | None,
+    typer.Option("--domain", metavar="N|FILE", rich_help_panel=SKETCH,
+                 help="Declared domain: N for the integers 0…N−1, or a file with one item per line or row."),
+]  # fmt: skip
+Rate = Annotated[
+    str | None,
+    typer.Option("--rate", metavar="R", rich_help_panel=SKETCH, help="Keep cells for this share of the domain only."),
+]
+HashSeed = Annotated[
+    int, typer.Option("--hash-seed", metavar="S", rich_help_panel=SKETCH, help="Equal for sketches to be merged.")
+]
+Method = Annotated[
+    str,
+    typer.Option("--method", metavar="NAME", rich_help_panel=OUT, autocompletion=_methods,
+                 help=f"Estimator: {', '.join(METHOD_NAMES)}."),
+]  # fmt: skip
+MaxCount = Annotated[
+    int | None,
+    typer.Option("--max-count", metavar="N", rich_help_panel=OUT, help="A bound that truly holds for every count."),
+]
+Clipped = Annotated[
+    bool, typer.Option("--clipped", rich_help_panel=OUT, help="The counts were clamped at 0 (and --max-count).")
+]
+AsJson = Annotated[bool, typer.Option("--json", rich_help_panel=OUT, help="Print the result as JSON.")]
+Title = Annotated[str | None, typer.Option("--title", metavar="TEXT", rich_help_panel=OUT, help="Title of the report.")]
+
+SketchPaths = Annotated[list[Path], typer.Argument(metavar="FILE…", show_default=False)]

@@ -1,0 +1,184 @@
+"""Printing: tables and JSON to standard output; progress, notes and spinners to standard error, on terminals only."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ..ingest import Batch
+    from ..profile import Profile
+
+__all__ = ["note", "print_json", "print_profiles", "saying", "screen", "with_progress", "write_output"]
+
+PATIENCE = 0.7
+"""Seconds before a progress bar appears."""
+
+
+def screen(*, stderr: bool = False) -> Console:
+    """Return a console; tables keep their width in pipes."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else max(shutil.get_terminal_size((110, 40)).columns, 110)
+    return Console(stderr=stderr, width=width, highlight=False, soft_wrap=False)
+
+
+def note(text: str) -> None:
+    """Say something beside the result."""
+    print(text, file=sys.stderr)
+
+
+def print_json(value: Any) -> None:
+    """Print plain Python as JSON."""
+    from .._show import plain
+
+    sys.stdout.write(json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n")
+
+
+def with_progress(batches: Iterable[Batch], total: int | None, label: str) -> Iterator[Batch]:
+    """Pass batches through; on a terminal show rows, rate and time left once it takes longer than a moment."""
+    from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        """Rows per second."""
+
+        def render(self, task: Any) -> Text:
+            return Text(f"{task.speed or 0:,.0f} rows/s")
+
+    console = screen(stderr=True)
+    left = TimeRemainingColumn() if total else TimeElapsedColumn()
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,.0f} rows"), Rate(), left)
+    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    task = bar.add_task(label, total=total)
+    started, dropped = time.monotonic(), 0
+    try:
+        for batch in batches:
+            yield batch
+            dropped += batch.dropped
+            bar.advance(task, batch.rows)
+            if time.monotonic() - started > PATIENCE:
+                bar.start()
+    finally:
+        bar.stop()
+    if dropped:
+        note(f"unnoise: {dropped:,} rows were left out because a column was empty (shown here only, kept nowhere)")
+
+
+@contextmanager
+def saying(text: str) -> Iterator[None]:
+    """Show a spinner while something works, on a terminal only."""
+    console = screen(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(text):
+        yield
+
+
+def write_output(text: str, path: str) -> None:
+    """Write a text to a file, whole or not at all, or to standard output (-)."""
+    if path == "-":
+        sys.stdout.write(text)
+        return
+    target = Path(path)
+    aside = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        aside.write_text(text, encoding="utf-8")
+        os.replace(aside, target)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def print_profiles(profiles: Mapping[str, Profile], guarantee: str = "", *, as_json: bool = False) -> None:
+    """Print profiles: answers, entries and the promise."""
+    if as_json:
+        whole = {name: profile.to_dict() for name, profile in profiles.items()}
+        body = whole[""] if list(whole) == [""] else {"groups": whole}
+        print_json({**body, "guarantee": guarantee} if guarantee else body)
+        return
+    console = screen()
+    if list(profiles) == [""]:
+        _print_one(profiles[""], console)
+    else:
+        _print_groups(profiles, console)
+    if guarantee:
+        console.print(f"\n{guarantee}", style="dim", markup=False)
+
+
+def _print_one(profile: Profile, console: Console) -> None:
+    from rich.table import Table
+
+    from .._pieces import ENTROPY, answers, sensible
+    from .._show import subtitle
+
+    value, low, high = sensible(profile.exactly(1))
+    console.print(f"\nAbout [bold]{value}[/bold] ({low}–{high}) items occurred exactly once.\n")
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+    for name, justify in (("question", "left"), ("estimate", "right"), ("95 % interval", "right")):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    for label, _, estimate in answers(profile):
+        value, low, high = sensible(estimate, whole=label != ENTROPY)
+        table.add_row(label.lower(), f"[bold]{value}[/bold]", f"{low} – {high}")
+    console.print(table)
+    console.print()
+    console.print(_entries(profile))
+    console.print(f"\n{subtitle(profile)}", style="dim", markup=False)
+
+
+def _entries(profile: Profile) -> Any:
+    from rich.table import Table
+
+    from .._curves import exact_curve
+    from .._pieces import sensible
+    from ..estimate import Estimate
+
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+    for name in ("occurs", "items", "95 % interval", ""):
+        table.add_column(name, justify="left" if name == "" else "right")
+    curve = exact_curve(profile)
+    width = curve.last - curve.first + 1
+    top = max((curve.value * width).max(), 1.0)
+    for i in range(min(curve.first.size, 24)):
+        first, last, each = int(curve.first[i]), int(curve.last[i]), width[i]
+        estimate = Estimate(curve.value[i] * each, 0.0, curve.low[i] * each, curve.high[i] * each)
+        value, low, high = sensible(estimate)
+        label = f"{first:,}" if first == last else f"{first:,}–{last:,}"
+        table.add_row(label, f"[bold]{value}[/bold]", f"{low} – {high}", f"[cyan]{_bar(estimate.value / top)}[/cyan]")
+    return table
+
+
+def _bar(share: float, width: int = 28) -> str:
+    """Draw a share as a bar of eighths of a character."""
+    eighths = round(max(share, 0) * width * 8)
+    return "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8]
+
+
+def _print_groups(profiles: Mapping[str, Profile], console: Console) -> None:
+    """Print one row per group."""
+    from rich.table import Table
+
+    from .._pieces import sensible
+
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+    table.add_column("group")
+    for name in ("distinct", "occurrences", "exactly once", "at least 2", "at least 10"):
+        table.add_column(name, justify="right")
+    for name, p in profiles.items():
+        estimates = (p.distinct, p.total, p.exactly(1), p.at_least(2), p.at_least(10))
+        cells = []
+        for estimate in estimates:
+            value, low, high = sensible(estimate)
+            cells.append(f"[bold]{value}[/bold] ({low}–{high})")
+        table.add_row(name, *cells)
+    console.print(table)

