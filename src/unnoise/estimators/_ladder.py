@@ -35,7 +35,7 @@ from ._fit import Fit
 from ._series import logarithm, reciprocal
 from .linear import weights
 
-__all__ = ["LENGTH", "CellLaw", "Rung", "Tail", "climb"]
+__all__ = ["LENGTH", "CellLaw", "Law", "Rung", "Tail", "climb"]
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -51,12 +51,14 @@ class CellLaw:
     near : P(total = s) for s = 0..top
     far, mass : law of the part of a total that comes from items above top, 0 included; empty if there is none
     shift : mean of what smaller items add to it
+    strayed : share of the cells above top, or too many to speak of their items
     """
 
     near: Float
     far: Int
     mass: Float
     shift: int
+    strayed: float
     noisy: NoisyProfile
 
     @classmethod
@@ -72,12 +74,15 @@ class CellLaw:
         near[law.support[here]] = law.mass[here]
         above = law.support > top
         if not above.any():
-            return cls(near, np.zeros(0, dtype=np.int64), np.zeros(0), 0, noisy)
-        shift = round(float(np.arange(top + 1) @ head[: top + 1] / head[: top + 1].sum()))
+            return cls(near, np.zeros(0, dtype=np.int64), np.zeros(0), 0, 0.0, noisy)
+        small = float(head[: top + 1].sum())
+        if small < 1e-3:
+            return cls(near, np.zeros(0, dtype=np.int64), np.zeros(0), 0, 1.0, noisy)
+        shift = round(float(np.arange(top + 1) @ head[: top + 1] / small))
         totals = np.concatenate([law.support[above], np.arange(top + 1, head.size)])
         mass = np.concatenate([law.mass[above], -head[top + 1 :]])
         far = np.concatenate([[0], np.maximum(totals - shift, top + 1)])
-        return cls(near, far, np.concatenate([[1 - mass.sum()], mass]), shift, noisy)
+        return cls(near, far, np.concatenate([[1 - mass.sum()], mass]), shift, 1 - small, noisy)
 
     @property
     def top(self) -> int:
@@ -99,6 +104,10 @@ class CellLaw:
         return _binned(values, self.noisy.tally.astype(float), step, LENGTH)
 
 
+Law = tuple[CellLaw, float]
+"""A law of cells with the share of all items that belongs to them."""
+
+
 def _binned(points: Int, weight: Float, step: int, last: int) -> Float:
     bins = (points + step // 2) // step
     near = bins <= last
@@ -112,6 +121,7 @@ class Rung:
     items : estimate of the items at each multiple of step, unprojected
     entry_variance, curve_variance : of that, and of the number at or above it
     place : mean of the totals seen in the bin (its middle where none is)
+    share : share of all items that belongs to the cells used
     """
 
     step: int
@@ -120,6 +130,7 @@ class Rung:
     place: Float
     entry_variance: Float
     curve_variance: Float
+    share: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +139,7 @@ class Tail:
 
     counts, items : the projected tail, items ≥ 0
     rungs : what it was made of
+    far_share : share of all items that belongs to the cells in which the largest counts are seen
     per_item : variance that one isolated item brings to an entry
     """
 
@@ -135,48 +147,52 @@ class Tail:
     counts: Int
     items: Float
     rungs: tuple[Rung, ...]
+    far_share: float
     per_item: float
 
-    def at_least(self, k: Int) -> tuple[Float, Float]:
-        """Return the unprojected number of items at or above each k > above, and its Poisson variance."""
-        estimate, variance = np.zeros(k.size), np.zeros(k.size)
+    def at_least(self, k: Int) -> tuple[Float, Float, Float]:
+        """Return the unprojected number of items at or above each k > above, its Poisson variance, and the share."""
+        estimate, variance, share = np.zeros(k.size), np.zeros(k.size), np.full(k.size, self.far_share)
         beyond = 0.0
         for rung in reversed(self.rungs):
             curve = np.cumsum(rung.items[::-1])[::-1] + beyond
             index = -(-(k - rung.step // 2) // rung.step) - rung.first
             here = (index >= 0) & (index < curve.size)
             estimate[here], variance[here] = curve[index[here]], rung.curve_variance[index[here]]
+            share[here] = rung.share
             beyond = float(curve[0]) if curve.size else beyond
-        return estimate, variance
+        return estimate, variance, share
 
-    def entries(self, t: Int) -> tuple[Float, Float]:
-        """Return the unprojected number of items at each t > above (per count), and its Poisson variance."""
-        estimate, variance = np.zeros(t.size), np.zeros(t.size)
+    def entries(self, t: Int) -> tuple[Float, Float, Float]:
+        """Return the unprojected number of items at each t > above (per count), its Poisson variance, and the share."""
+        estimate, variance, share = np.zeros(t.size), np.zeros(t.size), np.full(t.size, self.far_share)
         for rung in self.rungs:
             index = (t + rung.step // 2) // rung.step - rung.first
             here = (index >= 0) & (index < rung.items.size)
             estimate[here] = rung.items[index[here]] / rung.step
             variance[here] = rung.entry_variance[index[here]]
-        return estimate, variance
+            share[here] = rung.share
+        return estimate, variance, share
 
 
-def climb(laws: Sequence[CellLaw], share: float, above: int, noise: DiscreteLaplace) -> Tail:
-    """Estimate the items with counts above ``above`` from ranges that together hold ``share`` of all items."""
+def climb(near: Sequence[Law], far: Sequence[Law], above: int, noise: DiscreteLaplace) -> Tail:
+    """Estimate the items with counts above ``above``, from the ranges ``near`` up to top and ``far`` beyond."""
     taps = _taps(noise)
-    top = laws[0].top
-    rungs = [_near_rung(laws, share, above + 1, taps)] if above < top else []
-    largest, step, reached = max(law.largest for law in laws), 1, max(above, top)
-    deep = [law for law in laws if law.far.size]
+    top = near[0][0].top
+    far_share = min(1.0, sum(share for _, share in far))
+    rungs = [_near_rung(near, above + 1, taps)] if above < top else []
+    largest, step, reached = max(law.largest for law, _ in far), 1, max(above, top)
+    deep = [law for law, _ in far if law.far.size]
     while reached < largest:
         if step * LENGTH > reached:
-            rungs.append(_far_rung(deep, share, step, reached // step + 1, taps))
+            rungs.append(_far_rung(deep, far_share, step, reached // step + 1, taps))
             reached = step * LENGTH
         step *= 2
     counts, items = _project(rungs, above)
-    gain = max(1 / law.near[0] for law in laws)
+    gain = max(1 / law.near[0] for law, _ in near)
     half = taps.size // 2
-    per_item = float(gain**2 * (noise.pmf(np.arange(-half, half + 1)) @ taps**2)) / share
-    return Tail(above, counts, items, tuple(rungs), per_item)
+    per_item = float(gain**2 * (noise.pmf(np.arange(-half, half + 1)) @ taps**2))
+    return Tail(above, counts, items, tuple(rungs), far_share, per_item)
 
 
 def _taps(noise: DiscreteLaplace) -> Float:
@@ -187,18 +203,19 @@ def _taps(noise: DiscreteLaplace) -> Float:
     return weights(lambda t: np.asarray(t == middle, dtype=float), middle + np.arange(-half, half + 1), noise)
 
 
-def _near_rung(laws: Sequence[CellLaw], share: float, first: int, taps: Float) -> Rung:
+def _near_rung(laws: Sequence[Law], first: int, taps: Float) -> Rung:
     """Every count from ``first`` to top, by the logarithm of the near law."""
-    top = laws[0].top
+    top = laws[0][0].top
+    share = min(1.0, sum(part for _, part in laws))
     items, entry, curve = np.zeros(top + 1), np.zeros(top + 1), np.zeros(top + 1)
-    for law in laws:
+    for law, _ in laws:
         items += law.noisy.cells * logarithm(law.near)
         tally = _binned(np.clip(law.noisy.values, 0, top + 1), law.noisy.tally.astype(float), 1, top + 1)
         spread, cumulated = _variances(tally[:-1], reciprocal(law.near), taps)
         entry, curve = entry + spread, curve + cumulated + tally[-1]
     here = slice(first, None)
     return Rung(1, first, items[here] / share, np.arange(first, top + 1.0), entry[here] / share**2,
-                curve[here] / share**2)
+                curve[here] / share**2, share)
 
 
 def _far_rung(laws: Sequence[CellLaw], share: float, step: int, first: int, taps: Float) -> Rung:
@@ -221,7 +238,7 @@ def _far_rung(laws: Sequence[CellLaw], share: float, step: int, first: int, taps
     edge = float((rise**2 - rise).sum()) * np.maximum(items, 0) / step
     here = slice(first, None)
     return Rung(step, first, items[here] / share, place[here], (entry + 2 * edge)[here] / share**2,
-                (curve + edge)[here] / share**2)
+                (curve + edge)[here] / share**2, share)
 
 
 def _variances(tally: Float, inverse: Float, taps: Float) -> tuple[Float, Float]:

@@ -44,7 +44,7 @@ from ..noisy import NoisyProfile
 from ._compound import Grid, Likelihood, Part, cell_law
 from ._fit import Fit
 from ._itemfit import ItemFit, fit_items
-from ._ladder import LENGTH, CellLaw, Tail, climb
+from ._ladder import LENGTH, CellLaw, Law, Tail, climb
 from ._series import logarithm
 from .linear import functional, linear
 
@@ -64,6 +64,9 @@ OVERLOAD = 2.0
 
 LARGEST_ERROR = 0.3
 """Largest expected ℓ1 error, by octaves, at which an overloaded sketch is answered."""
+
+MOST_STRAYED = 0.02
+"""Largest share of cells with totals above the grid from small items alone, for a level to show its large items."""
 
 PLAIN_LOAD = 2.0
 """Largest load at which the plain power-series logarithm is trusted."""
@@ -169,7 +172,8 @@ def collisions(noisy: NoisyProfile) -> ItemLaw:
     ConvergenceError
         The iteration did not settle.
     """
-    used, guess = choose(ranges(noisy))
+    parts = ranges(noisy)
+    used, guess = choose(parts)
     grid = Grid.make(noisy.noise, max(int(part.noisy.values[-1]) for part in used))
     likelihood = Likelihood(grid, tuple(Part.of(part.noisy, part.share, grid) for part in used),
                             tuple(part.noisy for part in used))
@@ -186,7 +190,7 @@ def collisions(noisy: NoisyProfile) -> ItemLaw:
             f"the item profile must settle to {1e-4:g} of the items, got {fit.diagnostics['last_change']:.2g} "
             f"after {fit.diagnostics['iterations']} steps"
         )
-    return _assemble(used, likelihood, fit, expected)
+    return _assemble(parts, used, likelihood, fit, expected)
 
 
 def overload(noisy: NoisyProfile, items: float, load: float) -> OverloadError:
@@ -200,7 +204,16 @@ def overload(noisy: NoisyProfile, items: float, load: float) -> OverloadError:
     )
 
 
-def _assemble(used: Sequence[Range], likelihood: Likelihood, fit: ItemFit, expected: float) -> ItemLaw:
+def _cell_law(part: Range, per_count: Float, above: float, trusted: int) -> Law:
+    """Return the law of the cells of a range: as fitted up to ``trusted``, unbiased beyond."""
+    extended = np.concatenate([per_count, np.zeros(per_count.size - 1)])
+    head = cell_law(extended, part.share / part.noisy.cells, above)
+    return CellLaw.of(linear(part.noisy), part.noisy, head, trusted), part.share
+
+
+def _assemble(
+    parts: Sequence[Range], used: Sequence[Range], likelihood: Likelihood, fit: ItemFit, expected: float
+) -> ItemLaw:
     """Join the fitted head and blocks with the tail above them."""
     grid = fit.grid
     per_count = grid.spread(fit.items)
@@ -208,15 +221,13 @@ def _assemble(used: Sequence[Range], likelihood: Likelihood, fit: ItemFit, expec
     fullest = float(fit.items.sum()) * max(part.share / part.noisy.cells for part in used)
     rough = _rough_octaves(likelihood, fit)
     trusted = grid.dense if rough and fullest <= PLAIN_LOAD else grid.top
-    extended = np.concatenate([per_count, np.zeros(grid.top)])
-    laws = []
-    for part in used:
-        head = cell_law(extended, part.share / part.noisy.cells, float(fit.items[-1]))
-        laws.append(CellLaw.of(linear(part.noisy), part.noisy, head, trusted))
-    tail = climb(laws, share, grid.dense, used[0].noisy.noise)
-    head, far = _join(per_count, tail, grid, rough if trusted == grid.dense else [])
-    support = np.concatenate([np.flatnonzero(head), far[0]]).astype(np.int64)
-    items = np.concatenate([head[head > 0], far[1]])
+    near = [_cell_law(part, per_count, float(fit.items[-1]), trusted) for part in used]
+    far = [_cell_law(part, per_count, float(fit.items[-1]), trusted) for part in parts if part not in used]
+    far = [(law, part) for law, part in far if law.strayed < MOST_STRAYED]
+    tail = climb(near, near + far, grid.dense, used[0].noisy.noise)
+    head, far_items = _join(per_count, tail, grid, rough if trusted == grid.dense else [])
+    support = np.concatenate([np.flatnonzero(head), far_items[0]]).astype(np.int64)
+    items = np.concatenate([head[head > 0], far_items[1]])
     load = float(items.sum()) * max(part.share / part.noisy.cells for part in used)
     notes = {
         "load": load, "levels_used": len(used), "share_used": share, "expected_error": expected,
@@ -282,5 +293,6 @@ def decompound(fit: Fit, noisy: NoisyProfile) -> tuple[Int, Float]:
     items_near = np.maximum(logarithm(near), 0) * noisy.cells
     above = max(-math.log(empty) * noisy.cells - items_near.sum(), 0.0)
     head = cell_law(np.concatenate([items_near, np.zeros(near.size - 1)]), 1 / noisy.cells, above)
-    tail = climb([CellLaw.of(fit, noisy, head, 0)], 1.0, 0, noisy.noise)
+    law = (CellLaw.of(fit, noisy, head, 0), 1.0)
+    tail = climb([law], [law], 0, noisy.noise)
     return tail.counts, tail.items

@@ -1,0 +1,191 @@
+"""Open domains: distinct items and item profile beneath hashed cells, without and with levels.
+
+Run ``python benchmarks/items.py [--quick] [--write] [--only single,levels,choice]``.
+
+Items are thrown into cells count by count (multinomial where many items share a count, else one by one), which has
+the law of hashing them; tests/test_items.py compares it with real hashing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+from _report import machine, write_section
+
+from unnoise.errors import OverloadError
+from unnoise.estimators.collisions import level_shares
+from unnoise.items import ItemProfile, item_profile
+from unnoise.layout import Layout
+from unnoise.noise import DiscreteLaplace
+from unnoise.noisy import NoisyCounts, NoisyProfile
+
+LIMIT = 1000
+"""Counts up to this are drawn by their numbers, larger ones one by one."""
+
+
+def zipf_numbers(items: int, exponent: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return counts and how many of ``items`` items have each, P(count = t) ∝ t^(−exponent)."""
+    from scipy.special import zeta
+
+    share = np.arange(1, LIMIT + 1) ** -exponent / zeta(exponent)
+    numbers = rng.multinomial(items, np.append(share, max(0.0, 1 - share.sum())))
+    # beyond LIMIT: the continuous Pareto law, rounded down, is within 1/LIMIT of the discrete one
+    tail = np.minimum((LIMIT + 0.5) * rng.random(numbers[-1]) ** (-1 / (exponent - 1)), 1e12)
+    counts, how_many = np.unique(np.rint(tail).astype(np.int64), return_counts=True)
+    return np.concatenate([np.arange(1, LIMIT + 1), counts]), np.concatenate([numbers[:-1], how_many])
+
+
+def throw(counts: np.ndarray, numbers: np.ndarray, cells: int, rng: np.random.Generator) -> np.ndarray:
+    """Throw items into cells and add up their counts."""
+    totals = np.zeros(cells, dtype=np.int64)
+    many = numbers > 10 * cells
+    for count, number in zip(counts[many], numbers[many]):
+        totals += count * rng.multinomial(number, np.full(cells, 1 / cells))
+    few = np.repeat(counts[~many], numbers[~many])
+    np.add.at(totals, rng.integers(0, cells, few.size), few)
+    return totals
+
+
+def sketch(
+    counts: np.ndarray, numbers: np.ndarray, layout: Layout, noise: DiscreteLaplace, rng: np.random.Generator
+) -> NoisyProfile:
+    """Return the noisy profile of a hashed sketch that holds ``numbers`` items of each of ``counts``."""
+    size = layout.cells // layout.levels
+    left, totals = numbers.copy(), []
+    shares = level_shares(layout.levels)
+    for level in range(layout.levels):
+        rest = shares[level:].sum()
+        here = rng.binomial(left, min(1.0, shares[level] / rest))
+        totals.append(throw(counts, here, size, rng))
+        left = left - here
+    a = noise.a
+    drawn = np.concatenate(totals)
+    for _ in range(int(noise.power)):
+        drawn += rng.geometric(1 - a, drawn.size) - rng.geometric(1 - a, drawn.size)
+    return NoisyCounts(drawn, noise, layout).profile()
+
+
+def errors(profile: ItemProfile, counts: np.ndarray, numbers: np.ndarray) -> dict[str, float]:
+    """Compare a profile with the truth: relative errors, ℓ1, and whether intervals cover."""
+    truth = {k: numbers[counts >= k].sum() for k in (1, 2, 3, 5, 10, 300)}
+    items = numbers.sum()
+    support = np.union1d(counts, profile.support)
+    gap = np.zeros(support.size)
+    gap[np.searchsorted(support, counts)] -= numbers
+    gap[np.searchsorted(support, profile.support)] += profile.mass * profile.items
+    row = {"l1": np.abs(gap).sum() / max(items, 1)}
+    for k, true in truth.items():
+        answer = profile.at_least(k)
+        row[f"error{k}"] = (answer.value - true) / max(true, 1)
+        row[f"cover{k}"] = float(true in answer)
+    for t in (1, 2, 5, 20):
+        true = numbers[counts == t].sum()
+        row[f"entry{t}"] = float(true in profile.exactly(t))
+    row["total"] = float(int(counts @ numbers) in profile.total)
+    return row
+
+
+def runs(items: int, cells: int, levels: int, epsilon: float, times: int, seed: int, exponent: float = 1.8) -> dict:
+    """Repeat; return RMSE, means and coverage over the runs, and how many were refused."""
+    rng = np.random.default_rng([seed, items, cells, levels])
+    layout = Layout(kind="hashed", cells=cells, levels=levels, hash_seed=0)
+    rows, refused, seconds = [], 0, 0.0
+    for _ in range(times):
+        counts, numbers = zipf_numbers(items, exponent, rng)
+        noisy = sketch(counts, numbers, layout, DiscreteLaplace(epsilon), rng)
+        start = time.perf_counter()
+        try:
+            profile = item_profile(noisy)
+        except OverloadError:
+            refused += 1
+            continue
+        seconds += time.perf_counter() - start
+        rows.append(errors(profile, counts, numbers))
+    answered = len(rows)
+    if not answered:
+        return {"refused": refused, "answered": 0}
+    column = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    rmse = {k: float(np.sqrt(np.mean(column[f"error{k}"] ** 2))) for k in (1, 2, 3, 5, 10, 300)}
+    covered = [column[name].mean() for name in column if name.startswith(("cover", "entry", "total"))]
+    return {
+        "answered": answered, "refused": refused, "seconds": seconds / answered, "l1": column["l1"].mean(),
+        "l1max": column["l1"].max(), "rmse": rmse, "worst": max(rmse[k] for k in (2, 3, 5, 10)),
+        "cover": float(np.mean(covered)), "cover_distinct": column["cover1"].mean(),
+    }
+
+
+def line(items: int, result: dict, name: str) -> str:
+    if not result["answered"]:
+        return f"| {name} | {items:,} | refused {result['refused']} of {result['refused']} | | | | | |"
+    return (
+        f"| {name} | {items:,} | {100 * result['rmse'][1]:.3f} % | {100 * result['worst']:.2f} % | {result['l1']:.4f} "
+        f"| {result['l1max']:.3f} | {100 * result['cover_distinct']:.0f} % / {100 * result['cover']:.1f} % "
+        f"| {result['seconds']:.1f} s |"
+    )
+
+
+HEAD = (
+    "| cells | items | distinct, rel. RMSE | worst at_least(2, 3, 5, 10) | mean ℓ1 | max ℓ1 | coverage distinct / all | time |\n"
+    "|---|---|---|---|---|---|---|---|"
+)
+
+
+def single(quick: bool, times: int) -> list[str]:
+    bits = 16 if quick else 20
+    loads = [0.05, 0.25, 10**6 / 2**20, 2, 3, 4, 6, 10]
+    lines = [f"Without levels, 2^{bits} cells, ε = 1, Zipf 1.8, {times} runs each (load 0.954 is the target).", "", HEAD]
+    for load in loads:
+        items = round(load * 2**bits)
+        lines.append(line(items, runs(items, 2**bits, 1, 1.0, times, 1), f"2^{bits}, load {load:.3g}"))
+        print(lines[-1], flush=True)
+    return lines
+
+
+def levels(quick: bool, times: int) -> list[str]:
+    bits = 16 if quick else 20
+    sizes = [0, 10**3, 10**4, 10**5, 10**6] + ([] if quick else [10**7, 10**8])
+    lines = [f"16 levels, 2^{bits} cells in total, ε = 1, Zipf 1.8, {times} runs each.", "", HEAD]
+    for items in sizes:
+        lines.append(line(items, runs(items, 2**bits, 16, 1.0, times, 2), f"2^{bits}"))
+        print(lines[-1], flush=True)
+    return lines
+
+
+def choice(quick: bool, times: int) -> list[str]:
+    bits = 16 if quick else 20
+    sizes = [10**4, 10**5, 10**6] if quick else [10**4, 10**5, 10**6, 10**7, 10**8]
+    numbers = [1, 4, 8, 16, 32]
+    lines = [
+        f"Relative RMSE of distinct by the number of levels, 2^{bits} cells in total, ε = 1, {times} runs.", "",
+        "| items | " + " | ".join(f"{n} levels" for n in numbers) + " |", "|---" * (len(numbers) + 1) + "|",
+    ]
+    for items in sizes:
+        results = [runs(items, 2**bits, n, 1.0, times, 3) for n in numbers]
+        shown = [f"{100 * r['rmse'][1]:.2f} %" if r["answered"] else "refused" for r in results]
+        lines.append(f"| {items:,} | " + " | ".join(shown) + " |")
+        print(lines[-1], flush=True)
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--only", default="single,levels,choice")
+    parser.add_argument("--runs", type=int, default=None)
+    options = parser.parse_args()
+    times = options.runs or (5 if options.quick else 20)
+    wanted = options.only.split(",")
+    text = ["## Open domains", "", machine("numpy", "scipy"), ""]
+    for name, function, scale in (("single", single, 1), ("levels", levels, 1), ("choice", choice, 0.25)):
+        if name in wanted:
+            text += [*function(options.quick, max(3, round(times * scale))), ""]
+    print("\n".join(text))
+    if options.write:
+        write_section("items", "\n".join(text))
+
+
+if __name__ == "__main__":
+    main()
