@@ -21,8 +21,8 @@ q_k = P(|Z| ≤ k); the largest over a few windows takes the place of what was s
 independently, and every other cell only adds; so the number of noisy counts in lo − k..hi + k is stochastically
 at least Binomial(N, q_k), and a Clopper–Pearson upper limit for N holds whatever the data. Likewise below: of the
 cells under lo that show inside the band, a share of at most P(Z > b)/P(Z ≥ 1) shows at lo + b or above (the noise
-has log-concave tails for ρ ≥ 1), so N is at least the number of cells that show well inside, less a few strays. A few window widths share the error
-probability ``GUARD``.
+has log-concave tails for ρ ≥ 1), so N is at least the number of cells that show well inside, less a few strays. A few
+window widths share the error probability ``GUARD``.
 
 With a sampled sketch each item of the domain has a cell with probability r, so q becomes r·q, and the normal part
 adds the sampling variance of a finite population.
@@ -322,8 +322,8 @@ class Bands:
     def _strays(self, lo: Int64, hi: Int64, alpha: float) -> Float:
         """Upper limit for the mean number of cells from outside that show inside the band.
 
-        Of those from below, a share of at most ``ratio`` shows at lo + shift or above, so at least 1 − ratio of them are
-        among the cells at lo..lo + shift − 1; from above likewise.
+        Of those from below, a share of at most ``ratio`` shows at lo + shift or above, so at least 1 − ratio of them
+        are among the cells at lo..lo + shift − 1; from above likewise.
         """
         shift, ratio = self.shifts[0]
         mean = np.zeros(lo.size)

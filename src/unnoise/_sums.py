@@ -10,7 +10,8 @@ words of a language carry the second moment):
 
 For a sampled sketch (each item of the domain has a cell with probability r) the sum is scaled up by items/cells
 and the variance of sampling m cells without replacement, (1 − m/items)·m·s²_g, is added, with s²_g the unbiased
-estimate of the variance of g over the items.
+estimate of the variance of g over the items. No interval can allow for a giant that the sample missed, so a sum
+that rests on few items comes with a warning.
 
 Entropy is H = log T − S/T with T = Σ h and S = Σ h·log h, so its error is, to first order, that of the functional
 g(h) = h·(1/T + S/T²) − h·log h/T.
@@ -21,18 +22,22 @@ g(h) = h·(1/T + S/T²) − h·log h/T.
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from .errors import InputError
+from .errors import InputError, UnnoiseWarning
 from .estimators.linear import Function, functional
 from .noise import DiscreteLaplace
 from .noisy import NoisyProfile
 
 __all__ = ["check_growth", "entropy_limits", "sum_limits", "xlogx"]
+
+CARRIED = 0.1
+"""Share of Σ g² in one cell above which a sampled sum is said to rest on few items."""
 
 Four = tuple[float, float, float, float]
 
@@ -89,6 +94,13 @@ def _sampling_variance(
     if items <= m:
         return 0.0
     square, _ = functional(noisy, lambda t: np.asarray(g(t), dtype=float) ** 2, max_count=max_count)
+    largest = float(np.asarray(g(np.maximum(noisy.values[-1:], 0)), dtype=float)[0])
+    if largest**2 > CARRIED * square > 0:
+        warnings.warn(
+            f"one sampled item carries {min(1.0, largest**2 / square):.0%} of the sum of squares: the sum rests on few "
+            f"items, and the interval cannot allow for such items outside the sample",
+            UnnoiseWarning, stacklevel=2,
+        )
     spread = max(square - total * total / m, 0.0) / max(m - 1, 1)
     return (1 - m / items) * m * spread
 
@@ -131,15 +143,10 @@ def entropy_limits(
     if total <= 3 * math.sqrt(max(variance, 0.0)):
         # The total may be 0: the data say nothing of the entropy.
         return most / 2, most / 2, 0.0, most
-    first, second = 1 / total + entropy_sum / total**2, 1 / total
+    # of the whole domain, T and S are those of the cells times scale
+    first, second = (1 / total + entropy_sum / total**2) / scale, 1 / total / scale
     centre = math.log(scale * total) - entropy_sum / total
-    _, stderr, low, high = sum_limits(
-        noisy, lambda t: first * t - second * xlogx(t), level, items=noisy.cells, max_count=max_count
+    found, stderr, low, high = sum_limits(
+        noisy, lambda t: first * t - second * xlogx(t), level, items=items, max_count=max_count
     )
-    if items > noisy.cells:
-        sampled = _sampling_variance(noisy, lambda t: first * t - second * xlogx(t), 0.0, items, max_count)
-        wider = math.sqrt(stderr**2 + sampled)
-        low, high = low * wider / max(stderr, 1e-300), high * wider / max(stderr, 1e-300)
-        stderr = wider
-    middle = (low + high) / 2
-    return centre, stderr, max(0.0, centre + low - middle), min(most, centre + high - middle)
+    return centre, stderr, max(0.0, centre + low - found), min(most, centre + high - found)
