@@ -68,8 +68,10 @@ def least_norm(
     m = channel.apply(f)
     part: Residual = Square(y) if p == 2 else Pairs(y, m, shared=p == math.inf)
     gradient = channel.transpose(part.pull(m))
+    # dual feasible from the start, and with products f·z no smaller than those of the slacks: off the centre it crawls
+    others, count = part.products()
     spread = float(gradient.max() - gradient.min())
-    lam = float(gradient.min()) - max(spread, 1e-3 * abs(float(gradient.min())), 1e-12)
+    lam = float(gradient.min()) - max(spread, size * others / max(count, 1), 1e-12)
     z = gradient - lam
     best: LeastNorm | None = None
     patience, least = PATIENCE, math.inf

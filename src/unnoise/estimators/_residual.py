@@ -113,14 +113,13 @@ class Pairs:
         residual = m - y
         if shared:
             worst = float(np.abs(residual).max())
-            self.tau: Floats | float = 1.5 * worst + 1e-12
+            tau: Floats | float = 1.5 * worst + 1e-12
             share = 1 / (y.size + int(self.two_sided.sum()))
         else:
-            self.tau = np.abs(residual) + 0.5 * float(np.abs(residual).mean()) + 1e-12
+            tau = np.abs(residual) + 0.5 * float(np.abs(residual).mean()) + 1e-12
             share = 0.5
-        self.upper = self.tau - residual
-        self.lower = self.tau + residual
-        self.d_tau: Floats | float = 0.0
+        self.upper: Floats = tau - residual
+        self.lower: Floats = tau + residual
         self.d_upper = self.d_lower = self.d_alpha = self.d_beta = np.zeros_like(y)
         self.alpha = np.full(y.size, share)
         self.beta = np.where(self.two_sided, share, 0.0)
@@ -143,7 +142,8 @@ class Pairs:
 
     def right(self, centre: float, second_order: bool) -> Floats:
         """Constant part of the change of q."""
-        up = down = centre
+        up: Floats | float = centre
+        down: Floats | float = centre
         if second_order:
             up, down = centre - self.d_upper * self.d_alpha, centre - self.d_lower * self.d_beta
         self.ra = up / self.upper - self.alpha
@@ -162,8 +162,8 @@ class Pairs:
     def aim(self, dm: Floats, dtau: float) -> tuple[float, Floats]:
         """Fix the direction; the longest step in it, and the change of q."""
         own: Floats = (self.ra + self.rb - (self.q - self.p) * dm) / (self.p + self.q)
-        self.d_tau = dtau if self.shared else own
-        self.d_upper, self.d_lower = self.d_tau - dm, self.d_tau + dm
+        slack = dtau if self.shared else own
+        self.d_upper, self.d_lower = slack - dm, slack + dm
         self.d_alpha = self.ra - self.p * self.d_upper
         self.d_beta = self.rb - self.q * self.d_lower
         two = self.two_sided
@@ -183,7 +183,6 @@ class Pairs:
 
     def advance(self, step: float) -> None:
         """Take the step."""
-        self.tau = self.tau + step * self.d_tau
         self.upper = self.upper + step * self.d_upper
         self.lower = self.lower + step * self.d_lower
         self.alpha = self.alpha + step * self.d_alpha
