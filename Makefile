@@ -9,7 +9,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-export OMP_NUM_THREADS ?= 2
+# One thread per process: the tests run two processes, and small matrices gain nothing from more.
+export OMP_NUM_THREADS ?= 1
 
 .PHONY: demo test lint audit bench clean
 
