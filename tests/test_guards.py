@@ -23,6 +23,7 @@ import pytest
 
 from unnoise import testing
 from unnoise.errors import IncompatibleError, InputError, PrivacyError, SealedError, UnnoiseError
+from unnoise.hashing import cells_of
 from unnoise.noise import DiscreteLaplace
 from unnoise.sketch import Sketch, noise_shares
 
@@ -511,6 +512,25 @@ def test_item_outside_a_known_domain_changes_nothing() -> None:
 def test_domain_with_duplicates_is_refused(domain: Any) -> None:
     with pytest.raises(InputError, match=r"domain must not hold an item twice, got equal ones at positions \d and \d"):
         Sketch.known(domain, epsilon=1)
+
+
+@pytest.mark.parametrize("after", [0, 1, 7, 20])
+def test_an_interrupted_update_is_undone(after: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from unnoise import _ingestion
+
+    sketch, calls = make(), []
+    items = np.arange(400_000)
+
+    def interrupted(hashes: Any, layout: Any) -> Any:
+        calls.append(1)
+        if len(calls) == after + 1:
+            raise KeyboardInterrupt
+        return cells_of(hashes, layout)
+
+    monkeypatch.setattr(_ingestion, "cells_of", interrupted)
+    for counts in (None, items):
+        calls.clear()
+        refused(KeyboardInterrupt, "", lambda c=counts: sketch.update(items, c), sketch)
 
 
 def test_a_failed_stream_says_what_was_applied() -> None:

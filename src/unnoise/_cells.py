@@ -13,7 +13,7 @@ from ._sampler import Keystream, fill
 from .errors import InputError
 from .noise import DiscreteLaplace
 
-__all__ = ["add_cells", "add_noise", "add_occurrences", "largest", "noisy_cells"]
+__all__ = ["add_cells", "add_noise", "add_occurrences", "bound_after", "largest", "noisy_cells"]
 
 BLOCK = 1 << 16
 LIMIT = (1 << 63) - 1
@@ -66,20 +66,25 @@ def add_occurrences(cells: Int64, where: Int64, counts: Int64 | None, bound: int
     """Add ``counts`` (1 each when None) to the cells ``where`` and return the new bound; all or nothing."""
     if where.size == 0:
         return bound
-    added = where.size if counts is None else _total(counts)
-    if bound + added > LIMIT:
-        bound = largest(cells)
-        if bound + added > LIMIT:
-            _require_sums(cells, where, counts)
-            added = LIMIT - bound
+    new_bound = bound_after(cells, where.size, counts, bound)
+    if new_bound is None:
+        _require_sums(cells, where, counts)
     # unbuffered, so that repeated cells add up; wrapping in between does no harm where the sum fits
     np.add.at(cells, where, 1 if counts is None else counts)
-    return bound + added
+    return LIMIT if new_bound is None else new_bound
+
+
+def bound_after(cells: Int64, size: int, counts: Int64 | None, bound: int) -> int | None:
+    """Return a bound on the cells after ``size`` occurrences or ``counts`` are added, None if it leaves int64."""
+    added = size if counts is None else _total(counts)
+    if bound + added > LIMIT:
+        bound = largest(cells)
+    return bound + added if bound + added <= LIMIT else None
 
 
 def _total(counts: Int64) -> int:
     """Return Σ|count| exactly."""
-    if largest(counts) * counts.size <= LIMIT:
+    if counts.size == 0 or largest(counts) * counts.size <= LIMIT:
         return int(np.abs(counts).sum())
     return sum(abs(int(count)) for count in counts)
 

@@ -1,4 +1,4 @@
-"""One column of items, from any library, as an int64 array or a polars Series of strings, with its nulls marked."""
+"""One column of items, from any library, as an int64 array or as strings, with its nulls marked."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import InputError
+from .hashing import as_series
 
 __all__ = ["Raw", "from_any", "is_column"]
 
@@ -19,7 +20,7 @@ __all__ = ["Raw", "from_any", "is_column"]
 class Raw:
     """A column before its nulls are dropped.
 
-    values : int64 array or polars Series of strings, or anything with a length when type is None
+    values : int64 array, polars Series or (without nulls) Arrow array of strings, anything when type is None
     type : "int", "str", or None when all is null
     valid : which rows are not null; None when all are
     """
@@ -32,7 +33,9 @@ class Raw:
         """Return the values of the rows to keep."""
         if valid is None:
             return self.values
-        return self.values[valid] if isinstance(self.values, np.ndarray) else self.values.filter(valid)
+        if isinstance(self.values, np.ndarray):
+            return self.values[valid]
+        return as_series(self.values).filter(valid)
 
     def describe(self) -> str:
         """Name the type, for messages."""
@@ -192,4 +195,6 @@ def _from_arrow(array: Any, name: str) -> Raw:
     text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     if not (text or pa.types.is_integer(kind)):
         raise InputError(f"{_allowed(name)}, got {kind}: cast first")
+    if text and array.null_count == 0:
+        return Raw(array, "str")  # strings change their layout on the way to polars: later, chunk by chunk
     return _from_polars(pl.Series(name, pl.from_arrow(array)), name)

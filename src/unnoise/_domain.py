@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ._items import read_items
 from .errors import InputError
-from .hashing import Column, UInt64, cells_of, hash_columns, sample_limit
+from .hashing import Column, UInt64, as_series, cells_of, hash_columns, sample_limit
 from .layout import Layout
 
 __all__ = ["OUTSIDE", "SKIPPED", "Domain", "Finder", "finder_for", "read_domain", "sampled_cells"]
@@ -87,7 +87,7 @@ def _joined(parts: Sequence[Column]) -> Column:
         return np.concatenate(parts)
     import polars as pl
 
-    return pl.concat([part.rename("items") for part in parts])
+    return pl.concat([as_series(part) for part in parts])
 
 
 def _require_no_nulls(domain: Any, columns: Sequence[Column]) -> None:
@@ -118,9 +118,10 @@ def fingerprint(columns: Sequence[Column], types: Sequence[str]) -> str:
         if isinstance(column, np.ndarray):
             digest.update(column.astype("<i8", copy=False).tobytes())
             continue
-        digest.update(column.str.len_bytes().to_numpy().astype("<i8").tobytes())
-        for start in range(0, len(column), STEP):
-            digest.update("".join(column[start : start + STEP]).encode())
+        strings = as_series(column)
+        digest.update(strings.str.len_bytes().to_numpy().astype("<i8").tobytes())
+        for start in range(0, len(strings), STEP):
+            digest.update("".join(strings[start : start + STEP]).encode())
     return digest.hexdigest()
 
 

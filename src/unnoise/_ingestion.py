@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,10 +14,10 @@ from ._items import Batch
 from ._persons import limit_contributions
 from ._sampler import Keystream
 from .errors import InputError
-from .hashing import UInt64
+from .hashing import UInt64, cells_of, each_block
 from .layout import Layout
 
-__all__ = ["Located", "join", "limited", "locate"]
+__all__ = ["Located", "count_hashed", "join", "limited", "locate"]
 
 Int64 = NDArray[np.int64]
 
@@ -52,6 +53,33 @@ def locate(batch: Batch, finder: Finder | None, layout: Layout, *, drop: bool) -
         counts = None if counts is None else counts[inside]
         persons = None if persons is None else persons[inside]
     return Located(batch.types, cells, counts, persons)
+
+
+def count_hashed(cells: Int64, batch: Batch, layout: Layout) -> None:
+    """Add a batch to the cells of a hashed sketch block by block, without ever holding all its hashes.
+
+    The caller has checked all there is to check; an interruption in the middle is undone.
+    """
+    done: set[int] = set()
+    lock = threading.Lock()
+
+    def adding(sign: int) -> Callable[[int, UInt64], None]:
+        def add(start: int, hashes: UInt64) -> None:
+            if sign < 0 and start not in done:
+                return
+            where = cells_of(hashes, layout)
+            counts = sign if batch.counts is None else sign * batch.counts[start : start + where.size]
+            with lock:
+                np.add.at(cells, where, counts)
+                done.add(start)
+
+        return add
+
+    try:
+        each_block(batch.columns, layout.hash_seed or 0, adding(1))
+    except BaseException:
+        each_block(batch.columns, layout.hash_seed or 0, adding(-1))
+        raise
 
 
 def join(pieces: Sequence[Located]) -> Located:

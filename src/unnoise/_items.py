@@ -1,8 +1,8 @@
 """Whatever a caller may pass as items, turned into batches of clean columns.
 
-A *clean column* is an int64 array or a polars Series of strings, without nulls; a row with a null in any of its
-columns, counts and person included, is dropped. Nothing is converted that could change an item: floats, booleans,
-bytes and mixed types are refused. Messages name columns and types, never values or numbers of rows.
+A *clean column* is an int64 array, or a polars Series or Arrow array of strings, without nulls; a row with a null in
+any of its columns, counts and person included, is dropped. Nothing is converted that could change an item: floats,
+booleans, bytes and mixed types are refused. Messages name columns and types, never values or numbers of rows.
 """
 
 from __future__ import annotations

@@ -32,7 +32,10 @@ from .errors import InputError
 from .layout import Layout
 
 __all__ = [
+    "MOST_LEVELS",
+    "as_series",
     "cells_of",
+    "each_block",
     "hash_columns",
     "hash_words",
     "level_of",
@@ -54,12 +57,15 @@ MASK = (1 << 64) - 1
 BLOCK = 1 << 14
 """Words hashed at a time: three buffers of 128 KiB stay in the second-level cache."""
 
-PARALLEL = 1 << 18
-"""From this many items on, blocks are hashed on all cores (NumPy lets go of the interpreter lock)."""
+CHUNK = 1 << 17
+"""Strings handed to polars at a time; from two chunks on, all cores work (NumPy lets go of the interpreter lock)."""
+
+MOST_LEVELS = 54
+"""Levels told apart by the top 53 bits of the hash."""
 
 UInt64 = NDArray[np.uint64]
 Column = Any
-"""An int64 array, or a polars Series of strings without nulls."""
+"""An int64 array, or strings without nulls: a polars Series or an Arrow array."""
 
 
 def hash_words(words: NDArray[Any], seed: int | UInt64 = 0) -> UInt64:
@@ -139,7 +145,7 @@ def _unhash(value: int, seed: int) -> int:
 
 
 def string_keys(strings: Any) -> UInt64:
-    """Return XXH64 (seed 0) of the UTF-8 bytes of each string of a polars Series without nulls.
+    """Return XXH64 (seed 0) of the UTF-8 bytes of each string of a polars Series or Arrow array without nulls.
 
     The one place that hashes strings: by polars-hash, or by a loop over the ``xxhash`` package where polars-hash
     is missing.
@@ -148,12 +154,20 @@ def string_keys(strings: Any) -> UInt64:
     >>> [hex(h) for h in string_keys(pl.Series(["", "a", "ünnoise"]))]
     ['0xef46db3751d8e999', '0xd24ec4f1a98c6e5b', '0xc894bc9bb0d059ae']
     """
+    strings = as_series(strings)
     try:
         import polars_hash
-    except ImportError:  # pragma: no cover  (exercised by a test that hides the module)
+    except ImportError:
         return _string_keys_loop(strings)
-    keys = strings.rename("item").to_frame().select(polars_hash.col("item").nchash.xxhash64())
+    keys = strings.to_frame().select(polars_hash.col("items").nchash.xxhash64())
     return np.asarray(keys.to_series().to_numpy(), dtype=np.uint64)
+
+
+def as_series(strings: Any) -> Any:
+    """Return strings, from Arrow or polars, as a polars Series named items."""
+    import polars as pl
+
+    return (strings if isinstance(strings, pl.Series) else pl.Series(pl.from_arrow(strings))).alias("items")
 
 
 def _string_keys_loop(strings: Any) -> UInt64:
@@ -173,54 +187,65 @@ def hash_columns(columns: Sequence[Column], hash_seed: int = 0) -> UInt64:
     >>> [hex(h) for h in hash_columns([np.array([1, 2]), pl.Series(["a", "b"])], hash_seed=7)]
     ['0x9d468f029327f122', '0xba506ed01292de4c']
     """
-    size = len(columns[0])
-    hashes = np.empty(size, dtype=np.uint64)
+    hashes = np.empty(len(columns[0]), dtype=np.uint64)
 
-    def work(start: int, stop: int) -> None:
-        _chain([column[start:stop] for column in columns], hash_seed, hashes[start:stop])
+    def keep(start: int, block: UInt64) -> None:
+        hashes[start : start + block.size] = block
 
-    _in_blocks(work, size)
+    each_block(columns, hash_seed, keep)
     return hashes
 
 
-def _chain(columns: Sequence[Column], hash_seed: int, out: UInt64) -> None:
-    """Write the chain h over the columns into ``out``, block by block."""
-    scratch = np.empty((2, min(BLOCK, out.size)), dtype=np.uint64)
-    buffer = np.empty(min(BLOCK, out.size), dtype=np.uint64)
-    for i, column in enumerate(columns):
-        keys = None if isinstance(column, np.ndarray) else string_keys(column)
-        for start in range(0, out.size, BLOCK):
-            stop = min(start + BLOCK, out.size)
-            if keys is None:
-                key = buffer[: stop - start]
-                _hash_block(_as_words(column[start:stop]), np.uint64(0), key, scratch)
-            else:
-                key = keys[start:stop]
-            target = out[start:stop]
-            _hash_block(key, target if i else np.uint64(hash_seed & MASK), target, scratch)
+def each_block(columns: Sequence[Column], hash_seed: int, consume: Callable[[int, UInt64], None]) -> None:
+    """Call ``consume(start, hashes)`` with the hashes of all items, in small blocks, in any order, from any thread.
 
-
-def _in_blocks(work: Callable[[int, int], None], size: int) -> None:
-    """Call ``work(start, stop)`` over all of 0…size, on all cores when that pays."""
-    workers = min(os.cpu_count() or 1, size // (PARALLEL // 2))
+    The block is overwritten after the call. Nothing as long as the items is ever allocated.
+    """
+    size = len(columns[0])
+    workers = min(os.cpu_count() or 1, size // CHUNK)
     if workers < 2:
-        work(0, size)
+        _hash_range(columns, hash_seed, range(0, size, CHUNK), consume)
         return
-    step = PARALLEL // 2
     with ThreadPoolExecutor(workers) as pool:
-        list(pool.map(lambda start: work(start, min(start + step, size)), range(0, size, step)))
+        shares = [range(i * CHUNK, size, workers * CHUNK) for i in range(workers)]
+        list(pool.map(lambda share: _hash_range(columns, hash_seed, share, consume), shares))
+
+
+def _hash_range(
+    columns: Sequence[Column], hash_seed: int, starts: range, consume: Callable[[int, UInt64], None]
+) -> None:
+    """Hash the chunks that begin at ``starts``, block by block."""
+    memory = np.empty((4, min(BLOCK, len(columns[0]))), dtype=np.uint64)
+    for start in starts:
+        stop = min(start + CHUNK, len(columns[0]))
+        chunks = [_chunk(column, start, stop) for column in columns]
+        for low in range(0, stop - start, BLOCK):
+            size = min(BLOCK, stop - start - low)
+            key, h = memory[2, :size], memory[3, :size]
+            for i, (values, is_key) in enumerate(chunks):
+                piece = values[low : low + size]
+                if not is_key:
+                    _hash_block(piece, np.uint64(0), key, memory)
+                _hash_block(piece if is_key else key, h if i else np.uint64(hash_seed & MASK), h, memory)
+            consume(start + low, h)
+
+
+def _chunk(column: Column, start: int, stop: int) -> tuple[UInt64, bool]:
+    """Return a chunk of a column as words, and whether they are keys already."""
+    if isinstance(column, np.ndarray):
+        return _as_words(column[start:stop]), False
+    return string_keys(column.slice(start, stop - start)), True
 
 
 def level_of(hashes: UInt64, levels: int) -> NDArray[np.int64]:
-    """Return min(number of leading zero bits, levels − 1).
+    """Return min(number of leading zero bits, levels − 1), for at most 54 levels.
 
     >>> level_of(np.array([1 << 63, 1 << 62, 5, 0], dtype=np.uint64), 16).tolist()
     [0, 1, 15, 15]
     """
-    level = np.zeros(hashes.size, dtype=np.int64)
-    for bit in range(1, levels):
-        level += hashes < np.uint64(1 << (64 - bit))
-    return level
+    # the exponent of a whole number below 2^53 as a double is exact: 1022 + its number of bits
+    exponent = (hashes >> np.uint64(11)).astype(np.float64).view(np.int64) >> 52
+    return np.asarray(np.minimum(1075 - exponent, levels - 1))
 
 
 def cells_of(hashes: UInt64, layout: Layout) -> NDArray[np.int64]:

@@ -21,14 +21,15 @@ from typing import Any
 
 import numpy as np
 
-from ._cells import add_cells, add_occurrences, noisy_cells
+from ._cells import add_cells, add_occurrences, bound_after, noisy_cells
 from ._domain import Domain, finder_for, read_domain, sampled_cells
 from ._guards import Guarded, new_identity
-from ._ingestion import Located, join, limited, locate
+from ._ingestion import Located, count_hashed, join, limited, locate
 from ._items import BATCH, Batch, Source, read_items
 from ._sampler import open_stream
 from .errors import IncompatibleError, InputError, UnnoiseError
 from .files import Stored, read_sketch, require_writable, write_sketch
+from .hashing import MOST_LEVELS
 from .layout import Account, Layout, guarantee
 from .noise import DiscreteLaplace, Exact, _plain, exact_positive
 from .noisy import NoisyCounts
@@ -104,8 +105,8 @@ begin_epoch() first, which draws fresh noise
         if not _is_integer(cells) or cells < 1 or cells & (cells - 1):
             raise InputError(f"cells must be a power of two, got {cells!r}")
         count = 1 if levels is None else levels
-        if not _is_integer(count) or not 1 <= count <= min(cells, 64):
-            raise InputError(f"levels must be an integer between 1 and {min(cells, 64)}, got {levels!r}")
+        if not _is_integer(count) or not 1 <= count <= min(cells, MOST_LEVELS):
+            raise InputError(f"levels must be an integer between 1 and {min(cells, MOST_LEVELS)}, got {levels!r}")
         size = 1 << (int(cells // count).bit_length() - 1)
         if count - 1 + size.bit_length() - 1 > 64:
             raise InputError(f"levels and cells must need at most 64 bits of hash, got {levels} and {cells}")
@@ -290,12 +291,15 @@ begin_epoch() first, which draws fresh noise
     def _ingest(self, source: Source, *, enforced: bool) -> None:
         """Apply all batches of one ingestion call: at once where that is possible, else one by one."""
         if enforced or not source.stream:
-            self._apply((self._locate(batch) for batch in source.batches), enforced=enforced)
+            batches = list(source.batches)
+            if enforced or not self._count_directly(batches, charge=True):
+                self._apply(map(self._locate, batches), enforced=enforced, charge=True)
             return
         applied = 0
         try:
             for batch in source.batches:
-                self._apply([self._locate(batch)], enforced=False, charge=applied == 0)
+                if not self._count_directly([batch], charge=applied == 0):
+                    self._apply([self._locate(batch)], enforced=False, charge=applied == 0)
                 applied += 1
         except UnnoiseError as error:
             raise type(error)(f"{error}; {_progress(applied)}") from None
@@ -312,7 +316,30 @@ begin_epoch() first, which draws fresh noise
                 raise InputError("this sketch needs its domain to take items: use Sketch.load(path, domain=...)")
         return locate(batch, self._finder, self._layout, drop=self._unknown == "drop")
 
-    def _apply(self, pieces: Iterable[Located], *, enforced: bool, charge: bool = True) -> None:
+    def _count_directly(self, batches: list[Batch], *, charge: bool) -> bool:
+        """Count one batch into hashed cells, where nothing can fail on the way; False where that is not so."""
+        if self._layout.kind != "hashed" or len(batches) != 1 or not batches[0].size:
+            return False
+        batch = batches[0]
+        with self._lock:
+            self._require_open("update")
+            self._require_types(batch.types)
+            bound = bound_after(self._cells, batch.size, batch.counts, self._bound)
+            if bound is None:
+                return False
+            count_hashed(self._cells, batch, self._layout)
+            self._record(batch.types, bound, charge=charge, enforced=False)
+        return True
+
+    def _record(self, types: tuple[str, ...] | None, bound: int, *, charge: bool, enforced: bool) -> None:
+        """Note what has been counted."""
+        self._bound = bound
+        if self._layout.item_types is None:
+            self._layout = replace(self._layout, item_types=types)
+        if charge and self._layout.max_contributions is not None:
+            self._account = self._account.after_call(enforced=enforced)
+
+    def _apply(self, pieces: Iterable[Located], *, enforced: bool, charge: bool) -> None:
         """Add all pieces to the cells, all or nothing, and charge one ingestion call."""
         found, label = join(list(pieces)), None
         if found.persons is not None and self._layout.max_contributions is not None:
@@ -322,12 +349,9 @@ begin_epoch() first, which draws fresh noise
         with self._lock:
             self._require_open("update")
             self._require_types(found.types)
-            self._bound = add_occurrences(self._cells, found.cells, found.counts, self._bound)
+            bound = add_occurrences(self._cells, found.cells, found.counts, self._bound)
             self._label = self._label or label
-            if self._layout.item_types is None:
-                self._layout = replace(self._layout, item_types=found.types)
-            if charge and self._layout.max_contributions is not None:
-                self._account = self._account.after_call(enforced=enforced)
+            self._record(found.types, bound, charge=charge, enforced=enforced)
 
     def _require_types(self, types: tuple[str, ...] | None) -> None:
         mine = self._layout.item_types
