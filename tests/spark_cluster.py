@@ -1,0 +1,124 @@
+"""Run by test_spark_cluster.py: jobs on a real cluster of two executor processes that lose tasks and executors.
+
+Prints one JSON object. Every run of the same seed must give the same tally, and every attempt of a task the same bits.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from oracles_spark import builder
+from unnoise import testing
+from unnoise.spark import _call, _job, _noisy_profiles, _tasks
+
+FOLDER = Path(sys.argv[1])
+OPTIONS: dict[str, Any] = {
+    "epsilon": 1, "kind": "hashed", "cells": 2**22, "levels": None, "domain": None, "rate": None, "hash_seed": 0,
+    "by": None, "groups": None, "person": "who", "max_contributions": 3, "unknown": "error",
+}  # fmt: skip
+WHOLE = _tasks.tally_function
+
+
+def executor() -> int:
+    """The process id of the executor: the parent of the daemon that forked this Python worker."""
+    import os
+
+    with open(f"/proc/{os.getppid()}/stat") as stat:
+        return int(stat.read().rsplit(")", 1)[1].split()[1])
+
+
+def first_time(what: str) -> bool:
+    """Tell once, over all processes, that something has not been done yet (attempts are numbered anew per stage)."""
+    try:
+        Path(FOLDER, what).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def lose_executor(context: Any) -> None:
+    """Kill the executor under the first attempt of task 0."""
+    import os
+    import signal
+
+    if context.partitionId() == 0 and first_time("killed"):
+        victim = executor()
+        with open(f"/proc/{victim}/comm") as name:
+            assert name.read().strip() == "java"
+        os.kill(victim, signal.SIGKILL)
+        time.sleep(600)
+
+
+def hang(context: Any) -> None:
+    """Let the first attempt of task 1 hang, so that Spark starts a second one beside it."""
+    if context.partitionId() == 1 and first_time("hung"):
+        time.sleep(600)
+
+
+def nothing(context: Any) -> None:
+    """Do no harm."""
+
+
+def watched(run: str, harm: Callable[[Any], None]) -> Callable[[_tasks.Work], Any]:
+    """Return the tally function with a record of every attempt's bits, and harm done before it returns."""
+    folder = str(FOLDER)
+
+    def wrap(work: _tasks.Work) -> Any:
+        inner = WHOLE(work)
+
+        def noise_and_tally(batches: Any) -> Any:
+            from pyspark import TaskContext
+
+            context = TaskContext.get()
+            out = list(inner(batches))
+            bits = sha256(b"".join(batch.serialize().to_pybytes() for batch in out)).hexdigest()
+            name = f"{run}.{context.partitionId()}.{context.taskAttemptId()}"
+            Path(folder, name).write_text(f"{bits} {executor()}")
+            harm(context)
+            yield from out
+
+        return noise_and_tally
+
+    return wrap
+
+
+def run(name: str, df: Any, harm: Callable[[Any], None]) -> dict[str, Any]:
+    """Run the same release (same seed) under some harm; return its digest, and bits by task and attempt."""
+    _tasks.tally_function = watched(name, harm)  # type: ignore[assignment]
+    start = time.perf_counter()
+    with testing.seeded(5):
+        noisy = _noisy_profiles(_call.prepare(df, "i", **OPTIONS))[0]
+    digest = sha256(noisy.values.tobytes() + noisy.tally.tobytes()).hexdigest()
+    attempts = [(path.name.split(".")[1:], path.read_text().split()) for path in sorted(FOLDER.glob(f"{name}.*.*"))]
+    return {"digest": digest, "attempts": attempts, "seconds": time.perf_counter() - start}
+
+
+def main() -> None:
+    """Run all three and print what came out."""
+    spark = (
+        builder("local-cluster[2,1,1024]")
+        .config("spark.executor.memory", "768m")
+        .config("spark.task.maxFailures", "4")
+        .config("spark.speculation", "true")
+        .config("spark.speculation.interval", "200ms")
+        .config("spark.speculation.quantile", "0.5")
+        .config("spark.speculation.multiplier", "1.5")
+        .config("spark.speculation.minTaskRuntime", "5s")
+        .config("spark.sql.shuffle.partitions", "4")
+        .getOrCreate()
+    )
+    df = spark.range(0, 200_000, 1, 4).selectExpr("id % 9973 as who", "(id * id) % 7919 as i")
+    runs = {name: run(name, df, harm) for name, harm in (("clean", nothing), ("killed", lose_executor), ("slow", hang))}
+    assert _job._tasks is _tasks
+    print(json.dumps(runs))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
