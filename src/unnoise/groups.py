@@ -142,17 +142,21 @@ class GroupedSketch:
         kept: dict[str, list[Any]] = {name: [] for name in self._sketches}
         if not persons:  # every group is charged, so that the account does not tell which ones have data
             for sketch in self._sketches.values():
-                sketch._apply([], enforced=False)
+                sketch._apply([], enforced=False, charge=True)
         for batch in batches:
-            located = [(name, self._sketches[name]._locate(part)) for name, part in self._split(batch)]
-            for name, piece in located:
+            for name, part in self._split(batch):
                 if persons:
-                    kept[name].append(piece)
+                    kept[name].append(self._sketches[name]._locate(part))
                 else:
-                    self._sketches[name]._apply([piece], enforced=False, charge=False)
+                    self._count(self._sketches[name], part)
         if persons:
             for name, pieces in kept.items():
-                self._sketches[name]._apply(pieces, enforced=True)
+                self._sketches[name]._apply(pieces, enforced=True, charge=True)
+
+    @staticmethod
+    def _count(sketch: Sketch, batch: Batch) -> None:
+        if not sketch._count_directly([batch], charge=False):
+            sketch._apply([sketch._locate(batch)], enforced=False, charge=False)
 
     def _split(self, batch: Batch) -> Iterator[tuple[str, Batch]]:
         """Cut a batch into its groups."""

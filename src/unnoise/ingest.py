@@ -88,7 +88,7 @@ class Batch:
         return self.rows - self.items.height
 
     def clean(self) -> CleanBatch:
-        """Return the rows as a sketch takes them, with the group, if any, as the last column."""
+        """Return the rows as grouped sketches take them, with the group as the last column."""
         from ._items import _from_table
 
         table: dict[str, Any] = {f"column {i}": column for i, column in enumerate(self.items.get_columns())}
@@ -243,24 +243,22 @@ def open_source(
 
 def feed(target: Sketch | GroupedSketch, batches: Iterable[Batch], *, persons: bool = False) -> None:
     """Count all batches in one ingestion call; with ``persons`` they are gathered first, to limit each person."""
-    from ._items import Source as Items
     from .sketch import Sketch
 
     failed: list[InputError] = []
 
-    def cleaned() -> Iterator[CleanBatch]:
+    def watched() -> Iterator[Batch]:
         try:
-            for batch in batches:
-                yield batch.clean()
+            yield from batches
         except InputError as error:
             failed.append(error)
             raise
 
     try:
         if isinstance(target, Sketch):
-            target._ingest(Items(cleaned(), stream=True), enforced=persons)
+            target._update_batches(((b.items, b.counts, b.person) for b in watched()), enforced=persons)
         else:
-            target.feed(cleaned(), persons=persons)
+            target.feed((batch.clean() for batch in watched()), persons=persons)
     except InputError:
         if failed:  # the reader's own words, without the number of batches before
             raise failed[0] from None

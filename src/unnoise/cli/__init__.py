@@ -5,6 +5,12 @@ Commands only open, call the library and print. Results go to standard output, p
 
 from __future__ import annotations
 
+import os
+
+# The linear algebra here is many small systems: threads only wait for each other. Must be set before NumPy is loaded.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 from ._app import app, main
 
 __all__ = ["app", "main"]

@@ -80,7 +80,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has left: nothing to say
         raise SystemExit(0) from None
     except OSError as error:
-        _leave(f"{error.filename or 'input'}: {error.strerror or error}")
+        _leave(f"{error.filename}: {error.strerror}" if error.strerror and error.filename else str(error))
     except MemoryError as error:
         _leave(f"not enough memory: {error}; use fewer cells")
     except Exception as error:

@@ -1,0 +1,349 @@
+"""The commands, run inside this process: results, JSON, exit codes and one-line errors."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+
+from unnoise.cli import main
+from unnoise.groups import GroupedSketch
+from unnoise.sketch import Sketch
+
+
+class Shell:
+    """Runs commands and keeps what they printed."""
+
+    def __init__(self, monkeypatch, capfdbinary):
+        self.monkeypatch, self.capture = monkeypatch, capfdbinary
+
+    def __call__(self, *arguments, stdin: bytes = b"", code: int = 0) -> str:
+        self.monkeypatch.setattr(sys, "argv", ["unnoise", *map(str, arguments)])
+        self.monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        self.capture.readouterr()
+        with pytest.raises(SystemExit) as left:
+            main()
+        out, err = self.capture.readouterr()
+        self.binary, self.err = out, err.decode()
+        assert (left.value.code or 0) == code, self.err
+        assert "Traceback" not in self.err
+        return "" if self.binary.startswith(b"ARROW1") else out.decode()
+
+    def json(self, *arguments, **options):
+        return json.loads(self(*arguments, "--json", **options))
+
+    def fails(self, *arguments, **options) -> str:
+        assert self(*arguments, code=2, **options) == ""
+        assert self.err.startswith("unnoise: ")
+        assert self.err.count("\n") == 1
+        return self.err
+
+
+@pytest.fixture
+def shell(monkeypatch, capfdbinary):
+    return Shell(monkeypatch, capfdbinary)
+
+
+@pytest.fixture
+def visits(tmp_path):
+    """200 urls: 100 seen once, 50 twice, 50 five times; sites A and B by turns; persons of three visits each."""
+    times = [1] * 100 + [2] * 50 + [5] * 50
+    urls = [f"/page/{i}" for i, n in enumerate(times) for _ in range(n)]
+    path = tmp_path / "visits.csv"
+    sites, persons = (["AB"[i % 2] for i in range(len(urls))], [f"p{i // 3}" for i in range(len(urls))])
+    pl.DataFrame({"url": urls, "site": sites, "who": persons}).write_csv(path)
+    (tmp_path / "urls.txt").write_text("".join(f"/page/{i}\n" for i in range(200)))
+    return path
+
+
+def test_profile_answers(shell, visits):
+    found = shell.json("profile", visits, "-c", "url", "-e", "20", "--cells", "2^14")
+    assert found["answers"]["distinct"]["value"] == pytest.approx(200, rel=0.03)
+    assert found["answers"]["total"]["value"] == pytest.approx(450, rel=0.03)
+    assert found["epsilon"] == 20
+    assert found["guarantee"].startswith("ε = 20 for one occurrence")
+
+
+def test_profile_prints_a_sentence_and_tables(shell, visits):
+    text = shell("profile", visits, "-c", "url", "-e", "20", "--domain", visits.parent / "urls.txt")
+    assert "About 100" in text
+    assert "items occurred exactly once." in text
+    assert "at least 5 times" in text
+    assert "ε = 20 for one occurrence" in text
+    assert shell.err == ""  # quiet when not a terminal
+
+
+def test_profile_of_declared_domains(shell, visits, tmp_path):
+    found = shell.json("profile", visits, "-c", "url", "-e", "20", "--domain", tmp_path / "urls.txt", "--max-count", 5)
+    assert found["kind"] == "known"
+    entries = dict(zip(found["entries"]["count"], found["entries"]["items"]))
+    assert entries[1] == pytest.approx(100, abs=1)
+    numbers = tmp_path / "n.csv"
+    numbers.write_text("n\n" + "3\n" * 7 + "1\n")
+    found = shell.json("profile", numbers, "--int", "-e", "20", "--domain", "10")
+    assert found["answers"]["total"]["value"] == pytest.approx(8, abs=0.1)
+    assert "add --int" in shell.fails("profile", numbers, "-e", "1", "--domain", "10")
+    assert "outside" in shell.fails("profile", numbers, "--int", "-e", "1", "--domain", "2")
+    shell("profile", numbers, "--int", "-e", "1", "--domain", "2", "--unknown", "drop")
+
+
+def test_sampled_domain(shell, tmp_path):
+    (tmp_path / "n.csv").write_text("n\n" + "".join(f"{i}\n" for i in range(4000)))
+    found = shell.json("profile", tmp_path / "n.csv", "--int", "-e", "10", "--domain", "4000", "--rate", "25%")
+    assert found["kind"] == "sampled"
+    assert found["answers"]["distinct"]["value"] == pytest.approx(4000, rel=0.02)
+
+
+def test_standard_input_and_formats(shell, visits):
+    data = visits.read_bytes()
+    for arguments, stdin in (
+        (("-", "-c", "url"), data),
+        (("-", "-c", "url", "--format", "tsv"), data.replace(b",", b"\t")),
+        (("-", "--format", "lines"), b"".join(line.split(b",")[0] + b"\n" for line in data.splitlines()[1:])),
+    ):
+        found = shell.json("profile", *arguments, "-e", "20", "--domain", visits.parent / "urls.txt", stdin=stdin)
+        assert found["answers"]["total"]["value"] == pytest.approx(450, abs=1)
+
+
+def test_sql_counts_and_freq_counts(shell, visits, tmp_path):
+    sql = "SELECT url, COUNT(*) AS n FROM data GROUP BY url"
+    base = ["-e", "20", "--domain", tmp_path / "urls.txt"]
+    found = shell.json("profile", visits, "--sql", sql, "-c", "url", "--count-column", "n", *base)
+    assert found["answers"]["total"]["value"] == pytest.approx(450, abs=1)
+    pairs = tmp_path / "f.freqcount"
+    pairs.write_text("# frequency count\n1 100\n2 50\n5\t50\n")
+    found = shell.json("profile", pairs, "--freq-count", "-e", "20", "--domain", "200")
+    assert found["answers"]["total"]["value"] == pytest.approx(450, abs=1)
+    pairs.write_text("1 2 3\n")
+    assert "row 1: must be two integers" in shell.fails("profile", pairs, "--freq-count", "-e", "1")
+    assert "have no columns" in shell.fails("profile", pairs, "--freq-count", "-e", "1", "-c", "x")
+
+
+def test_groups(shell, visits, tmp_path):
+    base = [visits, "-c", "url", "-e", "20", "--domain", tmp_path / "urls.txt", "--by", "site"]
+    found = shell.json("profile", *base, "--groups", "A,B")
+    totals = [found["groups"][g]["answers"]["total"]["value"] for g in "AB"]
+    assert totals == [pytest.approx(225, abs=1)] * 2
+    assert "all 2 together keep the same ε" in found["guarantee"]
+    assert "exactly once" in shell("profile", *base, "--groups", "A,B")
+    assert "groups must be declared" in shell.fails("profile", *base, "--groups", "A")
+    assert list(shell.json("profile", *base, "--groups", "A,C", "--unknown", "drop")["groups"]) == ["A", "C"]
+    assert "go together" in shell.fails("profile", *base)
+    out = tmp_path / "set"
+    shell("sketch", *base, "--groups", "A,B", "-o", out, "--max-contributions", "2", "--person", "who")
+    assert GroupedSketch.load(out).groups == ("A", "B")
+    assert "ε = 40 for one person" in shell.json("estimate", out)["guarantee"]
+    shell("report", out, "-o", tmp_path / "r.html")
+    assert 'class="small"' in (tmp_path / "r.html").read_text()
+
+
+def test_sketch_merge_inspect_estimate(shell, visits, tmp_path):
+    for name in ("a", "b"):
+        shell("sketch", visits, "-c", "url", "-e", "10", "--cells", "2^12", "-o", tmp_path / f"{name}.sketch")
+        assert "ε = 10 for one occurrence" in shell.err
+    shell("merge", tmp_path / "a.sketch", tmp_path / "b.sketch", "-o", tmp_path / "m.sketch")
+    assert Sketch.load(tmp_path / "m.sketch").noise.power == 2
+    found = shell.json("inspect", *(tmp_path / f"{n}.sketch" for n in "abm"))
+    assert found["total"] == {
+        "epsilon_per_occurrence": "10", "epsilon_per_occurrence_counted_everywhere": "20", "epsilon_per_person": None,
+        "noises": 2,
+    }  # fmt: skip
+    assert [facts["power"] for facts in found["files"].values()] == ["1", "1", "2"]
+    assert "4,096" in shell("inspect", tmp_path / "a.sketch")
+    answers = shell.json("estimate", tmp_path / "m.sketch")["answers"]
+    assert answers["total"]["value"] == pytest.approx(900, rel=0.05)
+    assert "at least two files" in shell.fails("merge", tmp_path / "a.sketch", "-o", tmp_path / "x")
+    assert "must be" in shell.fails("merge", tmp_path / "a.sketch", tmp_path / "m.sketch", "-o", tmp_path / "x")
+    shell("sketch", visits, "-c", "url", "-e", "9", "--cells", "2^12", "-o", tmp_path / "c.sketch")
+    assert "epsilon" in shell.fails("merge", tmp_path / "a.sketch", tmp_path / "c.sketch", "-o", tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+
+
+def test_sketch_through_standard_streams(shell, visits, tmp_path):
+    shell("sketch", "-", "-c", "url", "-e", "10", "--cells", "2^12", "-o", "-", stdin=visits.read_bytes())
+    sketch = shell.binary
+    assert sketch.startswith(b"ARROW1")
+    assert shell.json("inspect", "-", stdin=sketch)["files"]["-"]["cells"] == 4096
+    assert shell.json("estimate", "-", stdin=sketch)["cells"] == 4096
+
+
+def test_persons(shell, visits):
+    base = ["profile", visits, "-c", "url", "-e", "40", "--cells", "2^14"]
+    found = shell.json(*base, "--person", "who", "--max-contributions", "2")
+    assert found["answers"]["total"]["value"] == pytest.approx(300, rel=0.05)
+    assert "one person in one ingestion call" in found["guarantee"]
+    assert "the caller's promise" in shell.json(*base, "--max-contributions", "2")["guarantee"]
+    assert "needs --max-contributions" in shell.fails(*base, "--person", "who")
+
+
+def noisy(tmp_path, epsilon: float, name: str, transform=lambda x: x):
+    rng = np.random.default_rng(1)
+    p = 1 - np.exp(-epsilon)
+    counts = rng.poisson(3, 20_000)
+    values = transform(counts + rng.geometric(p, counts.size) - rng.geometric(p, counts.size))
+    path = tmp_path / name
+    if name.endswith(".npy"):
+        np.save(path, values)
+    elif name.endswith(".parquet"):
+        pl.DataFrame({"item": [f"i{i}" for i in range(values.size)], "noisy": values}).write_parquet(path)
+    else:
+        pl.DataFrame({"item": [f"i{i}" for i in range(values.size)], "noisy": values}).write_csv(path)
+    return path, counts
+
+
+@pytest.mark.parametrize("name", ["h.csv", "h.parquet", "h.npy"])
+def test_estimate_of_histograms_of_others(shell, tmp_path, name):
+    path, counts = noisy(tmp_path, 1.0, name)
+    column = [] if name == "h.npy" else ["--column", "noisy"]
+    for arguments in (column, []):
+        found = shell.json("estimate", path, *arguments, "-e", "1")
+        assert found["answers"]["total"]["low"] <= counts.sum() <= found["answers"]["total"]["high"]
+    assert "--epsilon is required" in shell.fails("estimate", path)
+    if name == "h.csv":
+        found = shell.json("estimate", "-", "-c", "noisy", "-e", "1", stdin=path.read_bytes())
+        assert found["cells"] == 20_000
+
+
+def test_histograms_that_do_not_qualify(shell, tmp_path):
+    path, _ = noisy(tmp_path, 1.0, "f.csv", lambda x: x + 0.5)
+    assert "continuous noise is another law" in shell.fails("estimate", path, "-e", "1")
+    path, _ = noisy(tmp_path, 1.0, "f.npy", lambda x: x + 0.5)
+    assert "continuous noise is another law" in shell.fails("estimate", path, "-e", "1")
+    path, _ = noisy(tmp_path, 1.0, "f.parquet", lambda x: x.astype(float))
+    assert "continuous noise is another law" in shell.fails("estimate", path, "-e", "1")
+    path, _ = noisy(tmp_path, 1.0, "t.csv", lambda x: np.where(x >= 2, x, 0))
+    assert "thresholded" in shell.fails("estimate", path, "-e", "1")
+    path, counts = noisy(tmp_path, 1.0, "c.csv", lambda x: np.maximum(x, 0))
+    found = shell.json("estimate", path, "-e", "1", "--clipped")
+    assert found["answers"]["total"]["low"] <= counts.sum() <= found["answers"]["total"]["high"]
+    path, _ = noisy(tmp_path, 0.5, "w.csv")
+    shell("estimate", path, "-e", "1", "--json")
+    assert "unnoise: warning: " in shell.err
+    assert "decay like epsilon=0.5" in shell.err
+    two = tmp_path / "two.csv"
+    two.write_text("a,b\n1,2\n")
+    assert "say which column" in shell.fails("estimate", two, "-e", "1")
+
+
+def test_report(shell, visits, tmp_path):
+    shell("sketch", visits, "-c", "url", "-e", "10", "--cells", "2^12", "-o", tmp_path / "a.sketch")
+    shell("report", tmp_path / "a.sketch", "-o", tmp_path / "r.html", "--title", "A & <B>")
+    page = (tmp_path / "r.html").read_text()
+    assert "<title>A &amp; &lt;B&gt;</title>" in page
+    assert shell("report", tmp_path / "a.sketch", "-o", "-").startswith("<!doctype html>")
+    shell("profile", visits, "-c", "url", "-e", "10", "--cells", "2^12", "-o", tmp_path / "p.html")
+    assert "items occurred exactly once." in (tmp_path / "p.html").read_text()
+    assert sorted(p.suffix for p in tmp_path.iterdir() if "part" in p.name) == []
+
+
+def test_plan(shell):
+    base = ["plan", "--method", "isotonic", "--repetitions", "2", "--shape", "poisson:5"]
+    assert shell.json(*base, "-e", "1", "--cells", "2^12")["cells"] == 4096
+    assert shell.json(*base, "--cells", "10000", "--target", "w1=0.1")["reached"] is True
+    assert "expected error" in shell(*base, "-e", "1", "--cells", "1000")
+    assert "--target must be" in shell.fails(*base, "-e", "1", "--target", "x=y")
+    assert "plan must have" in shell.fails(*base)
+
+
+def test_compare(shell, tmp_path):
+    path = tmp_path / "counts.csv"
+    rng = np.random.default_rng(0)
+    pl.DataFrame({"item": np.arange(3000), "n": rng.geometric(0.2, 3000)}).write_csv(path)
+    found = shell.json("compare", path, "--count-column", "n", "-e", "1", "--domain", "4000")
+    methods = [row["method"] for row in found["results"]]
+    assert methods == ["auto", "smooth", "likelihood", "exact", "isotonic", "linear", "paper", "lp"]
+    assert all(row["failure"] == "" and 0 < row["l1"] < 2 for row in found["results"])
+    picture = tmp_path / "c.png"
+    text = shell("compare", path, "--count-column", "n", "-e", "1", "--method", "isotonic", "--plot", picture)
+    assert "isotonic" in text
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    found = shell.json("compare", path, "-c", "n", "-e", "1", "--method", "linear")
+    assert found["truth"]["total"] == 3000
+    (tmp_path / "f").write_text("1 10\n3 2\n")
+    found = shell.json("compare", tmp_path / "f", "--freq-count", "-e", "1", "--method", "linear")
+    assert found["truth"]["total"] == 16
+    assert "is required" in shell.fails("compare", path, "-e", "1")
+    assert "methods must be among" in shell.fails("compare", path, "-c", "n", "-e", "1", "--method", "magic")
+
+
+BAD = {
+    "no epsilon": (["profile", "{csv}", "-c", "url"], "epsilon is required: 1.0 is a common start; see unnoise plan"),
+    "zero epsilon": (["profile", "{csv}", "-c", "url", "-e", "0"], "epsilon must be > 0, got 0"),
+    "silly epsilon": (["profile", "{csv}", "-c", "url", "-e", "one"], "epsilon must be a finite number, got 'one'"),
+    "no column": (["profile", "{csv}", "-e", "1"], "--column is required: there is url, site, who"),
+    "wrong column": (["profile", "{csv}", "-e", "1", "-c", "ulr"], "no column 'ulr'; did you mean url?"),
+    "twice": (["profile", "{csv}", "-e", "1", "-c", "url", "-c", "url"], "name each column once"),
+    "no file": (["profile", "nowhere.csv", "-c", "url", "-e", "1"], "no such file"),
+    "cells": (["profile", "{csv}", "-c", "url", "-e", "1", "--cells", "1000"], "must be a power of two, got 1000"),
+    "more cells": (["profile", "{csv}", "-c", "url", "-e", "1", "--cells", "many"], "such as 2^20"),
+    "unknown": (["profile", "{csv}", "-c", "url", "-e", "1", "--unknown", "x"], "--unknown must be error or drop"),
+    "rate": (["profile", "{csv}", "-c", "url", "-e", "1", "--rate", "0.5"], "--rate needs --domain"),
+    "levels": (["profile", "{csv}", "-c", "url", "-e", "1", "--levels", "2", "--domain", "9"], "for hashed"),
+    "method": (["profile", "{csv}", "-c", "url", "-e", "1", "--method", "x"], "method must be one of"),
+    "command": (["profiel"], "No such command 'profiel'"),
+    "option": (["profile", "{csv}", "--colum", "x"], "No such option: --colum"),
+    "output": (["sketch", "{csv}", "-e", "1"], "Missing option '--output'"),
+    "not a sketch": (["inspect", "{csv}"], "is not a valid sketch file"),
+    "no sketch": (["inspect", "nothing.sketch"], "no such file"),
+    "sketch options": (["profile", "{csv}", "-c", "url", "-e", "1", "--max-contributions", "0"], "contributions"),
+    "nowhere to write": (["sketch", "{csv}", "-c", "url", "-e", "1", "-o", "/no/such/folder/x"], "a directory that exists"),
+    "folder": (["estimate", "{folder}"], "is a folder without groups.json"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_errors_are_one_line(shell, visits, name):
+    arguments, expected = BAD[name]
+    message = shell.fails(*(a.format(csv=visits, folder=visits.parent) for a in arguments))
+    assert expected in message
+
+
+def test_version_and_help(shell):
+    assert shell("--version").startswith("unnoise ")
+    text = shell("--help")
+    order = ["demo", "profile", "sketch", "merge", "inspect", "estimate", "report", "plan", "compare"]
+    lines = [line.split()[1] for line in text.splitlines() if line.startswith("│ ") and line.split()[1] in order]
+    assert lines == order
+    for command in order:
+        assert "Examples" in shell(command, "--help")
+    shell(code=2)
+
+
+def test_faults_of_our_own_have_no_traceback(shell, monkeypatch, visits):
+    monkeypatch.setattr("unnoise.sketch.Sketch.hashed", lambda *_, **__: 1 / 0)
+    monkeypatch.delenv("UNNOISE_DEBUG", raising=False)
+    shell("profile", visits, "-c", "url", "-e", "1", code=1)
+    assert shell.err.startswith("unnoise: a fault of unnoise itself: ZeroDivisionError")
+
+
+def test_data_dependent_numbers_stay_on_standard_error(shell, tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_text("x,y\n" + "a,1\n" * 5 + ",1\n" * 37)
+    text = shell("profile", path, "-c", "x", "-e", "1", "--cells", "2^10")
+    assert "37 rows were left out" in shell.err
+    assert "37 rows" not in text
+    shell("sketch", path, "-c", "x", "-e", "1", "--cells", "2^10", "-o", tmp_path / "s")
+    assert b"rows" not in (tmp_path / "s").read_bytes()
+
+
+@pytest.mark.slow
+def test_demo(shell, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = shell.json("demo")
+    truth = found["truth"]
+    assert (truth["different items"], truth["exactly once"], truth["flights"]) == (44_465, 9_172, 336_776)
+    for name in ("epsilon=1", "epsilon=3", "merged"):
+        for label, true in truth.items():
+            answer = found["answers"][name][label]
+            spread = max(answer["high"] - answer["low"], 1)
+            assert answer["low"] - spread <= true <= answer["high"] + spread, (name, label)
+    page = (tmp_path / "out/demo/report.html").read_text()
+    assert "items occurred exactly once." in page
+    assert sorted(os.listdir(tmp_path / "out/demo")) == [
+        "EWR.sketch", "JFK.sketch", "LGA.sketch", "new-york.sketch", "report.html",
+    ]  # fmt: skip
