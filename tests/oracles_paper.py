@@ -84,7 +84,10 @@ def least_distance(matrix, y, inside, norm):
         bounds = [(None, None)] * size + [(0, None)]
     b = np.r_[y, -y]
     options = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-    solved = linprog(cost, A_ub=upper, b_ub=b, A_eq=equal, b_eq=[1.0], bounds=bounds, options=options)
+    # interior point with crossover: the simplex method gives up on these dense matrices at this precision
+    solved = linprog(
+        cost, A_ub=upper, b_ub=b, A_eq=equal, b_eq=[1.0], bounds=bounds, method="highs-ipm", options=options
+    )
     assert solved.status == 0, solved.message
     dual = float(solved.ineqlin.marginals @ b + solved.eqlin.marginals @ [1.0])
     return float(solved.fun), dual
