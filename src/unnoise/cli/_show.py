@@ -28,9 +28,15 @@ def screen(*, stderr: bool = False) -> Console:
     """Return a console; tables keep their width in pipes."""
     from rich.console import Console
 
+    class Screen(Console):
+        """A console that leaves a closed pipe to the caller."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else max(shutil.get_terminal_size((110, 40)).columns, 110)
-    return Console(stderr=stderr, width=width, highlight=False, soft_wrap=False)
+    return Screen(stderr=stderr, width=width, highlight=False, soft_wrap=False)
 
 
 def note(text: str) -> None:

@@ -1,0 +1,160 @@
+"""The installed command in a real terminal, in a real bash, and in pipes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+pexpect = pytest.importorskip("pexpect")
+
+UNNOISE = Path(sys.executable).with_name("unnoise")
+ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def environment(**extra: str) -> dict[str, str]:
+    path = f"{UNNOISE.parent}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40", **extra}
+
+
+def in_terminal(command: str, timeout: float = 120) -> tuple[str, str, int]:
+    """Run a shell command on a pseudo-terminal; return what it drew, the same without colours, its exit code."""
+    child = pexpect.spawn("bash", ["--norc", "-c", command], env=environment(), encoding="utf-8", timeout=timeout,
+                          dimensions=(40, 120))  # fmt: skip
+    child.expect(pexpect.EOF)
+    child.close()
+    raw = child.before
+    return raw, ANSI.sub("", raw), child.exitstatus
+
+
+def pipe(command: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, env=environment(),
+                          timeout=120)  # fmt: skip
+    assert done.returncode == code, done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("words")
+    (folder / "words.csv").write_text("word\n" + "".join(f"w{i % (i // 9 + 1)}\n" for i in range(20_000)))
+    return folder
+
+
+def test_a_terminal_gets_colours_and_one_sentence(words):
+    raw, text, code = in_terminal(f"unnoise profile {words}/words.csv -e 5 --cells 2^14")
+    assert code == 0
+    assert "items occurred exactly once." in text
+    assert "\x1b[1m" in raw  # bold
+
+
+def test_progress_with_rate_and_time_left(words):
+    """A slow reader: the bar must appear, with rows, rate and time, and be gone at the end."""
+    slow = f"(cat {words}/words.csv; for i in 1 2 3 4; do sleep 0.4; yes w | head -n 4500000; done)"
+    raw, text, code = in_terminal(f"{slow} | unnoise sketch - -c word -e 1 --cells 2^14 -o {words}/p.sketch")
+    assert code == 0
+    assert re.search(r"reading .*[\d,]+ rows [\d,]+ rows/s \d+:\d\d", text), text[-2000:]
+    assert raw.rstrip().endswith("\x1b[?25h") or "\x1b[?25h" in raw  # the cursor is back
+
+
+def test_time_left_for_files(words):
+    path = words / "long.parquet"
+    pl.select(word=pl.int_range(20_000_000) % 1000).write_parquet(path)
+    _, text, code = in_terminal(f"unnoise sketch {path} -c word -e 1 --cells 2^14 -o {words}/l.sketch")
+    assert code == 0
+    shown = re.findall(r"reading .*rows/s (\d+:\d\d:\d\d|-:--:--)", text)
+    # a fast machine may be done before the bar appears: then there is nothing to see, and that is right
+    assert shown or "reading" not in text
+
+
+def test_pipes_are_quiet_and_plain(words):
+    done = pipe(f"unnoise sketch {words}/words.csv -e 1 --cells 2^12 -o - 2>{words}/err | unnoise estimate - --json")
+    assert json.loads(done.stdout)["cells"] == 4096
+    assert (words / "err").read_text() == ""
+    done = pipe(f"gzip -c {words}/words.csv | zcat | unnoise profile - -c word -e 5 --cells 2^12 | cat")
+    assert "\x1b" not in done.stdout
+    assert "exactly once" in done.stdout
+    assert done.stderr == ""
+
+
+def test_a_closed_pipe_is_no_error(words):
+    done = pipe(f"unnoise profile {words}/words.csv -e 5 --cells 2^12 | head -n 1; exit ${{PIPESTATUS[0]}}")
+    assert done.stderr == ""
+
+
+def test_errors_in_a_terminal_are_one_line(words):
+    _, text, code = in_terminal(f"unnoise profile {words}/words.csv -e 1 -c wort")
+    assert code == 2
+    assert text.strip() == f"unnoise: {words}/words.csv: no column 'wort'; did you mean word?"
+
+
+def test_interrupting(words):
+    command = f"(cat {words}/words.csv; sleep 60) | unnoise sketch - -c word -e 1 -o x"
+    child = pexpect.spawn("bash", ["--norc", "-c", command], env=environment(), encoding="utf-8", timeout=60,
+                          cwd=str(words))  # fmt: skip
+    child.expect(pexpect.TIMEOUT, timeout=4)
+    child.sendintr()
+    child.expect(pexpect.EOF)
+    child.close()
+    assert "Traceback" not in child.before
+    assert not (words / "x").exists()
+
+
+@pytest.fixture(scope="module")
+def completion(tmp_path_factory) -> Path:
+    """Bash's completion script, as the command installs it."""
+    script = subprocess.run(
+        [UNNOISE, "--show-completion", "bash"], capture_output=True, text=True, check=True,
+        env=environment(_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1"),
+    ).stdout  # fmt: skip
+    path = tmp_path_factory.mktemp("completion") / "unnoise.sh"
+    path.write_text(script)
+    assert "complete" in script
+    return path
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("unnoise ins", "pect "),
+        ("unnoise profile --max-con", "tributions "),
+        ("unnoise profile --method iso", "tonic "),
+        ("unnoise sketch --format ndj", "son "),
+    ],
+)
+def test_completion_in_a_real_bash(completion, typed, expected):
+    if shutil.which("bash") is None:
+        pytest.skip("no bash")
+    child = pexpect.spawn("bash", ["--norc", "--noprofile", "-i"], env=environment(PS1="READY> "), encoding="utf-8",
+                          timeout=30, dimensions=(40, 160))  # fmt: skip
+    child.expect_exact("READY> ")
+    child.sendline(f"source {completion}; PS1='GO''> '")
+    child.expect_exact("GO> ")
+    child.send(typed + "\t")
+    child.expect_exact(typed + expected)
+    child.sendcontrol("c")
+    child.sendline("exit")
+    child.close(force=True)
+
+
+def test_help_is_quick():
+    """Heavy imports stay inside the commands."""
+    code = """
+import sys
+sys.argv = ["unnoise", "--help"]
+from unnoise.cli import main
+try:
+    main()
+except SystemExit:
+    pass
+print([m for m in ("scipy", "polars", "pyarrow", "matplotlib") if m in sys.modules], file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
