@@ -50,16 +50,25 @@ def add_noise(cells: Int64, out: Int64, noise: DiscreteLaplace, stream: Keystrea
 
 
 def add_cells(left: Int64, right: Int64, out: Int64) -> int:
-    """Write left + right into ``out`` (which may be one of them) and return a bound on it; all or nothing."""
-    if largest(left) + largest(right) > LIMIT:
-        blocks = range(0, left.size, BLOCK)
-        if any(_overflows(left[start : start + BLOCK], right[start : start + BLOCK]) for start in blocks):
-            raise InputError(OVERFLOW)
+    """Write left + right into ``out`` (new, or left itself) and return a bound on it; left changes all or nothing."""
+    if out is left:
+        _require_room(left, right)
     bound = 0
     for start in range(0, left.size, BLOCK):
         stop = start + BLOCK
+        if out is not left:
+            _require_room(left[start:stop], right[start:stop])
         bound = max(bound, largest(np.add(left[start:stop], right[start:stop], out=out[start:stop])))
     return bound
+
+
+def _require_room(left: Int64, right: Int64) -> None:
+    """Refuse if any sum leaves int64."""
+    if largest(left) + largest(right) <= LIMIT:
+        return
+    for start in range(0, left.size, BLOCK):
+        if _overflows(left[start : start + BLOCK], right[start : start + BLOCK]):
+            raise InputError(OVERFLOW)
 
 
 def add_occurrences(cells: Int64, where: Int64, counts: Int64 | None, bound: int) -> int:
