@@ -90,8 +90,19 @@ def expectation(w: Rational, h: int, power: int, degree: int, settled: int, a: F
 
 
 def dense_channel(rows: np.ndarray, points: np.ndarray, noise: DiscreteLaplace) -> np.ndarray:
-    """K, entry by entry."""
-    return noise.pmf(rows[:, None] - points[None, :])
+    """K, entry by entry; for integer powers by a finite sum, right to rounding however far out."""
+    n = np.abs(rows[:, None] - points[None, :]).astype(float)
+    if noise.power.denominator != 1:
+        return noise.pmf(n)
+    # Euler's transformation of Σ_k C(n+k+ρ−1, n+k)·C(k+ρ−1, k)·a^(n+2k): ρ terms are left
+    rho, a = int(noise.power), noise.a
+    term, series, binomial = np.ones_like(n), np.ones_like(n), np.ones_like(n)
+    for k in range(rho - 1):
+        term = term * (n + 1 - rho + k) * (1 - rho + k) / ((n + 1 + k) * (k + 1)) * a * a
+        series = series + term
+        binomial = binomial * (n + k + 1) / (k + 1)
+    gap = -math.expm1(-noise.epsilon)
+    return gap ** (2 * rho) * (gap * (1 + a)) ** (1 - 2 * rho) * a**n * binomial * series
 
 
 def _clarabel(p: sparse.csc_matrix, q: np.ndarray, a: np.ndarray, b: np.ndarray, cones: list) -> np.ndarray:

@@ -8,8 +8,8 @@ smaller still. The same holds, with strictness, for the ℓ1 fit.
 
 **Power ρ > 1.** p is unimodal, so mass beyond the first or last value of a group is dominated by mass at it. Inside a
 group the optimum may lie between occupied values: all counts of the group are points. Groups further apart than the
-noise reaches (tail 1e-18) do not interact, which is what keeps a few cells near 10¹² cheap. Noisy counts further below
-0 (or above the bound) than that reach are moved to it: they have no chance to occur, and a finite logarithm.
+noise reaches (tail 1e-18) do not interact, which is what keeps a few cells near 10¹² cheap. Noisy counts so far below
+0 (or above the bound) that their law underflows (1e-250) are moved to where it does not.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ POINTS_LIMIT = 20_000_000
 
 NEGLIGIBLE = 1e-18
 """What is less likely than this is below rounding."""
+
+IMPOSSIBLE = 1e-250
+"""A noisy count less likely than this under every allowed profile is moved to where it is as likely."""
 
 
 def fold(noisy: NoisyProfile, bound: int | None) -> tuple[Int64, Floats]:
@@ -69,8 +72,8 @@ def stretches_of(
 
 
 def clip_rows(rows: Int64, noise: DiscreteLaplace, bound: int | None) -> Int64:
-    """Move rows that the noise cannot reach from [0, bound] to where it just can."""
-    reach = noise.reach(NEGLIGIBLE)
+    """Move rows that the noise cannot reach from [0, bound] to where the law is still a positive float."""
+    reach = noise.reach(IMPOSSIBLE)
     return np.clip(rows, -reach, None if bound is None else bound + reach)
 
 
