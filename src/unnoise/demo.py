@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["flights", "run"]
 
-CELLS = 2**16
+CELLS = 2**17
 EPSILONS = (0.1, 1, 3)
+SITE_EPSILON = 2
 SITES = {"EWR": "Newark", "JFK": "Kennedy", "LGA": "LaGuardia"}
 ITEM = ["tailnum", "dest"]
 SHOWN = (1, 2, 3, 5, 10, 50)
@@ -65,8 +66,8 @@ def run(folder: str, say: Say) -> dict[str, Any]:
     say(_epsilon_table(truth, private))
     merged, sites = _three_sites(data, out, clock)
     say(
-        "\nThree airports, each with a sketch of its own; only the sketches leave the house. Merged, they answer "
-        "for all of New York:\n"
+        "\nThree airports, each with a sketch of its own; only the sketches leave the house. Merged, they answer for\n"
+        "all of New York, with the noises of all three added up:\n"
     )
     say(_site_table(data, truth, merged, sites))
     page = out / "report.html"
@@ -102,7 +103,7 @@ def _three_sites(data: pl.DataFrame, out: Path, clock: dict[str, float]) -> tupl
 
     with _timed(clock, "three sketches, saved"):
         for site in SITES:
-            sketch = Sketch.hashed(CELLS, epsilon=1)
+            sketch = Sketch.hashed(CELLS, epsilon=SITE_EPSILON)
             sketch.update(data.filter(pl.col("origin") == site).select(ITEM))
             sketch.save(out / f"{site}.sketch")
     with _timed(clock, "merged"):
@@ -168,7 +169,7 @@ def _epsilon_table(truth: Int64, private: dict[float, Profile]) -> Any:
 def _site_table(data: pl.DataFrame, truth: Int64, merged: Profile, sites: dict[str, Profile]) -> Any:
     import polars as pl
 
-    table = _table("ε = 1", "once, truth", "once, private", "different, truth", "different, private")
+    table = _table(f"ε = {SITE_EPSILON} each", "once, truth", "once, private", "different, truth", "different, private")
     for site, profile in sites.items():
         true = _true_counts(data.filter(pl.col("origin") == site))
         once, distinct = _cell(profile.exactly(1)), _cell(profile.distinct)

@@ -1,0 +1,337 @@
+"""The report: what it says, that it is one safe file, and how it behaves in a real browser.
+
+Screenshots (light, dark, phone, print, groups) are kept under out/report/.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from unnoise._curves import at_least_curve, exact_curve, ranges, true_curve
+from unnoise._look import DARK, LIGHT
+from unnoise.reconstruct import reconstruct
+from unnoise.report import report
+
+OUT = Path(__file__).resolve().parent.parent / "out" / "report"
+
+
+def made(seed: int, cells: int = 30_000, epsilon: float = 1.0):
+    """A profile of Zipf-like counts with noise, and the truth."""
+    rng = np.random.default_rng(seed)
+    counts = np.minimum(rng.zipf(1.9, cells), 5000) * (rng.random(cells) < 0.7)
+    p = 1 - np.exp(-epsilon)
+    noisy = counts + rng.geometric(p, cells) - rng.geometric(p, cells)
+    return reconstruct(noisy, epsilon=epsilon, method="isotonic"), counts.astype(np.int64)
+
+
+@pytest.fixture(scope="module")
+def one():
+    return made(0)
+
+
+@pytest.fixture(scope="module")
+def page(one, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "one.html"
+    promise, notes = "ε = 1 for one occurrence.", ["Mind <this>."]
+    text = report(one[0], title="Words & <b>worries</b>", guarantee=promise, warnings=notes)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def groups(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "groups.html"
+    sizes = {"North": 9000, "South": 30_000, "East": 3000}
+    profiles = {name: made(seed, cells)[0] for seed, (name, cells) in enumerate(sizes.items())}
+    path.write_text(report(profiles, title="By region"), encoding="utf-8")
+    return path
+
+
+# ── the numbers ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("largest", [1, 2, 15, 16, 17, 18, 100, 2_000_000])
+def test_ranges_cover_every_count_once(largest):
+    first, last = ranges(largest)
+    assert first[0] == 1
+    assert last[-1] == largest
+    np.testing.assert_array_equal(first[1:], last[:-1] + 1)
+    assert (last >= first).all()
+    assert first.size < 80
+
+
+def test_curves_agree_with_the_profile(one):
+    profile, counts = one
+    exact, reach = exact_curve(profile), at_least_curve(profile)
+    width = exact.last - exact.first + 1
+    assert (exact.value * width).sum() == pytest.approx(profile.distinct.value, rel=1e-3)
+    assert reach.value[0] == pytest.approx(profile.distinct.value)
+    for i in (0, 3, exact.first.size // 2):
+        assert reach.value[i] == pytest.approx(profile.at_least(int(reach.first[i])).value)
+    assert exact.value[2] == pytest.approx(profile.exactly(3).value)
+    assert ((exact.low <= exact.value) & (exact.value <= exact.high)).all()
+    truth = true_curve(counts, exact, at_least=False)
+    spans = list(zip(exact.first[:30], exact.last[:30]))
+    np.testing.assert_allclose(truth[:30], [np.mean([(counts == t).sum() for t in range(a, b + 1)]) for a, b in spans])
+    above = true_curve(counts, reach, at_least=True)
+    np.testing.assert_array_equal(above[:5], [(counts >= k).sum() for k in reach.first[:5]])
+
+
+# ── the page as text ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Outline(HTMLParser):
+    """Collects what the tests look at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+
+def outline(path: Path) -> list[tuple[str, dict[str, str | None]]]:
+    reader = Outline()
+    reader.feed(path.read_text(encoding="utf-8"))
+    return reader.tags
+
+
+def test_the_sentence_comes_first(page, one):
+    text = page.read_text()
+    once = one[0].exactly(1)
+    sentence = re.search(r"<h1[^>]*>(.*?)</h1>", text, re.S)[1]
+    value, low, high = (float(n.replace(",", "")) for n in re.findall(r"[\d,]+", re.sub(r"<[^>]*>", "", sentence)))
+    assert (value, low, high) == pytest.approx((once.value, once.low, once.high), rel=0.05)
+    assert "items occurred exactly once." in sentence
+
+
+def test_one_file_and_no_network(page, groups):
+    for path in (page, groups):
+        for tag, attributes in outline(path):
+            for name in ("src", "href", "action", "data"):
+                target = attributes.get(name) or ""
+                assert target.startswith(("data:", "#")) or not target, (tag, target)
+        text = path.read_text()
+        assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")
+        assert "https://" not in text
+        assert "default-src 'none'" in text
+        assert len(text) < 300_000
+
+
+def test_user_text_is_escaped(page):
+    text = page.read_text()
+    assert "<b>worries" not in text
+    assert "Words &amp; &lt;b&gt;worries" in text
+    assert "Mind &lt;this&gt;." in text
+
+
+def test_a_name_cannot_break_out_of_the_script(one):
+    text = report({"</script><script>alert(1)</script>": one[0], "b": one[0]})
+    assert text.count("<script") == 2
+    assert "<script>alert" not in text
+
+
+def test_downloads_hold_the_numbers(page, one):
+    links = {a["download"]: a["href"] for tag, a in outline(page) if tag == "a" and "download" in a}
+    whole = json.loads(base64.b64decode(links["profile.json"].split(",")[1]))
+    assert whole[""]["answers"]["distinct"]["value"] == pytest.approx(one[0].distinct.value)
+    rows = list(csv.DictReader(io.StringIO(base64.b64decode(links["profile.csv"].split(",")[1]).decode())))
+    assert float(rows[0]["items_per_count"]) == pytest.approx(one[0].exactly(1).value, rel=1e-4)
+    assert float(rows[1]["at_least"]) == pytest.approx(one[0].at_least(2).value, rel=1e-4)
+
+
+def test_a_screen_reader_finds_its_way(page):
+    tags = outline(page)
+    assert ("html", {"lang": "en"}) in tags
+    assert [tag for tag, _ in tags if tag in ("h1", "h2")].count("h1") == 1
+    for tag, attributes in tags:
+        if tag == "th":
+            assert attributes.get("scope") in ("row", "col")
+        if tag == "section":
+            assert attributes.get("aria-labelledby")
+        if tag == "button":
+            assert attributes.get("type") == "button"
+    assert any(a.get("aria-live") == "polite" for _, a in tags)
+
+
+def luminance(colour: str) -> float:
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("look", [LIGHT, DARK], ids=["light", "dark"])
+def test_text_has_contrast(look):
+    """WCAG 2.2: at least 4.5 for text, on the page as on a card."""
+    for text in ("ink", "soft", "line", "alarm"):
+        for ground in ("page", "card"):
+            bright, dim = sorted((luminance(look[text]), luminance(look[ground])), reverse=True)
+            assert (bright + 0.05) / (dim + 0.05) >= 4.5, (text, ground)
+
+
+def test_nothing_below_half_an_item_is_claimed():
+    flat = reconstruct(np.random.default_rng(0).geometric(0.6, 500) - np.random.default_rng(1).geometric(0.6, 500),
+                       epsilon=1, method="isotonic")  # fmt: skip
+    assert "occurred exactly once" in report(flat)
+
+
+def test_a_wrong_claim_is_shown():
+    rng = np.random.default_rng(5)
+    noisy = rng.geometric(0.4, 20_000) - rng.geometric(0.4, 20_000)
+    with pytest.warns(UserWarning, match="do not look like noise"):
+        profile = reconstruct(noisy, epsilon=2, method="isotonic")
+    assert "Please note" in report(profile)
+    assert "check how they were made" in report(profile)
+
+
+# ── the page in a browser ─────────────────────────────────────────────────────────────────────────────────────
+
+FLAGS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--disable-quic", "--hide-scrollbars",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    webdriver = pytest.importorskip("selenium.webdriver")
+    if not shutil.which("chromium") or not shutil.which("chromedriver"):
+        pytest.skip("needs Debian's chromium and chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
+    for flag in [*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"]:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    service = webdriver.ChromeService(shutil.which("chromedriver"))
+    driver = webdriver.Chrome(options=options, service=service)
+    OUT.mkdir(parents=True, exist_ok=True)
+    yield driver
+    driver.quit()
+
+
+def show(browser, path: Path, *, width=1180, height=900, scheme="light", media="screen") -> None:
+    device = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", device)
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
+    browser.get(path.as_uri())
+
+
+def keep(browser, name: str) -> bytes:
+    size = browser.execute_script("const e = document.documentElement; return [e.clientWidth, e.scrollHeight]")
+    clip = {"x": 0, "y": 0, "scale": 1, "width": size[0], "height": size[1]}
+    taken = browser.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
+    data = base64.b64decode(taken["data"])
+    (OUT / f"{name}.png").write_bytes(data)
+    return data
+
+
+def complaints(browser) -> list:
+    return [entry for entry in browser.get_log("browser") if entry["level"] in ("WARNING", "SEVERE")]
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("light", {}),
+        ("dark", {"scheme": "dark"}),
+        ("phone", {"width": 390, "height": 844}),
+        ("print", {"width": 794, "height": 1123, "media": "print", "scheme": "dark"}),
+    ],
+)
+def test_it_renders(browser, page, name, options):
+    show(browser, page, **options)
+    assert len(keep(browser, name)) > 20_000
+    assert complaints(browser) == []
+    assert browser.execute_script("return document.querySelectorAll('#plot .dot').length") > 15
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= options.get("width", 1180)
+    ground = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+    dark = tuple(int(DARK["page"][i : i + 2], 16) for i in (1, 3, 5))
+    assert (ground == f"rgb{dark}") == (name == "dark")
+
+
+@pytest.mark.browser
+def test_pointing_reads_a_value(browser, page, one):
+    from selenium.webdriver import ActionChains, Keys
+    from selenium.webdriver.common.by import By
+
+    show(browser, page)
+    tip = browser.find_element(By.ID, "tip")
+    assert not tip.is_displayed()
+    dot = browser.find_elements(By.CSS_SELECTOR, "#plot .dot")[1]
+    ActionChains(browser).move_to_element(dot).perform()
+    assert tip.is_displayed()
+    value = round(one[0].exactly(2).value)
+    assert f"{value:,} items" in tip.text
+    assert "exactly 2 times" in tip.text
+    keep(browser, "hover")
+    drawing = browser.find_element(By.CSS_SELECTOR, "#plot svg")
+    browser.execute_script("arguments[0].focus()", drawing)
+    drawing.send_keys(Keys.HOME, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+    spoken = browser.find_element(By.ID, "say").text
+    assert f"{round(one[0].exactly(3).value):,} items occur exactly 3 times" in spoken
+    drawing.send_keys(Keys.ESCAPE)
+    assert not tip.is_displayed()
+    assert complaints(browser) == []
+
+
+@pytest.mark.browser
+def test_buttons_work(browser, page, one):
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.by import By
+
+    show(browser, page)
+    curve = lambda: browser.find_element(By.CSS_SELECTOR, "#plot .curve").get_attribute("d")  # noqa: E731
+    exact = curve()
+    browser.find_element(By.CSS_SELECTOR, "[data-curve=atleast]").click()
+    reach = curve()
+    assert reach != exact
+    ActionChains(browser).move_to_element(browser.find_elements(By.CSS_SELECTOR, "#plot .dot")[0]).perform()
+    text = browser.find_element(By.ID, "tip").text
+    assert f"{round(one[0].distinct.value):,} items" in text
+    assert "at least 1 times" in text
+    browser.find_element(By.CSS_SELECTOR, "[data-scale=linear]").click()
+    assert curve() != reach
+    assert browser.find_elements(By.CSS_SELECTOR, "#plot .area")
+    browser.find_element(By.ID, "band").click()
+    assert not browser.find_elements(By.CSS_SELECTOR, "#plot .area")
+    assert browser.find_element(By.ID, "band").get_attribute("aria-pressed") == "false"
+    browser.find_element(By.ID, "theme").click()
+    assert browser.execute_script("return document.documentElement.dataset.theme") == "dark"
+    assert complaints(browser) == []
+
+
+@pytest.mark.browser
+def test_small_multiples_choose_the_group(browser, groups):
+    from selenium.webdriver.common.by import By
+
+    show(browser, groups)
+    smalls = browser.find_elements(By.CSS_SELECTOR, ".small button")
+    assert [b.find_element(By.TAG_NAME, "b").text for b in smalls] == ["North", "South", "East"]
+    before = browser.find_element(By.CSS_SELECTOR, "#plot .curve").get_attribute("d")
+    smalls[2].click()
+    assert browser.find_element(By.CSS_SELECTOR, "#plot .curve").get_attribute("d") != before
+    assert smalls[2].get_attribute("aria-pressed") == "true"
+    keep(browser, "groups")
+    assert complaints(browser) == []
+
+
+@pytest.mark.browser
+def test_printing_opens_the_numbers(browser, page):
+    show(browser, page)
+    pdf = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {})["data"])
+    assert pdf.startswith(b"%PDF")
+    (OUT / "print.pdf").write_bytes(pdf)
+    assert complaints(browser) == []
