@@ -127,7 +127,10 @@ def test_golden_file_is_still_written_to_the_byte(tmp_path: Path) -> None:
     with pa.memory_map(str(GOLDEN / "sketch-v1.arrow")) as source:
         old = pa.ipc.open_file(source).schema.metadata
     assert digest_of(old[b"unnoise.parameters"], stored.cells).encode() == old[b"unnoise.digest"]
-    assert files.parameters_of(stored) == old[b"unnoise.parameters"]
+    then, now = json.loads(old[b"unnoise.parameters"]), json.loads(files.parameters_of(stored))
+    assert then.pop("guarantee")  # words for people, which may get better
+    assert now.pop("guarantee")
+    assert now == then
 
 
 def test_digest_as_documented() -> None:

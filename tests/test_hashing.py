@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import hashlib
 import json
+import struct
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,7 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unnoise import hashing
+from unnoise._domain import fingerprint
 from unnoise.errors import InputError
+from unnoise.files import digest_of
 from unnoise.hashing import cells_of, hash_columns, hash_words, level_of, sample_limit, string_keys, unhash_words
 from unnoise.layout import Layout
 
@@ -114,6 +118,24 @@ def test_golden_values(case: dict[str, object]) -> None:
 
 
 SMALL = st.builds(lambda value, shift: value >> shift, UINT64, st.integers(0, 64))
+
+
+def test_documented_vectors_are_the_golden_ones() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "format.md").read_text()
+    for case in GOLDEN["items"]:
+        cells = f"{case['cell of 2^20']} | {case['level of 16']} | {case['cell of 2^20 in 16 levels']}"
+        assert f"| {case['hash_seed']} | {' '.join(case['keys'])} | {case['hash']} | {cells} |" in page
+    prints = [
+        fingerprint([np.array([1, 2])], ["int"]),
+        fingerprint([pl.Series(["a", "é"])], ["str"]),
+        fingerprint([np.array([1, 2]), pl.Series(["a", "é"])], ["int", "str"]),
+    ]
+    assert all(f"| {text} |" in page for text in prints)
+    by_hand = hashlib.sha256(b"unnoise domain 1\nint,str\n" + struct.pack("<3q2q", 2, 1, 2, 1, 2) + b"a\xc3\xa9")
+    assert by_hand.hexdigest() == prints[2]
+    assert digest_of(b"{}", np.arange(16)) in page
+    sampled = hash_columns([np.arange(20)]) <= sample_limit(Fraction(1, 4))
+    assert f"the sample of the domain 0 … 19 is {', '.join(map(str, np.flatnonzero(sampled)))}." in page
 
 
 @given(st.lists(SMALL, min_size=1), st.integers(1, 54), st.integers(0, 10))

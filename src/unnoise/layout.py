@@ -147,7 +147,8 @@ def _unit(noise: DiscreteLaplace, layout: Layout) -> str:
     """The sentence that names ε and the unit it protects."""
     c = layout.max_contributions
     epsilon = noise.epsilon * (c or 1)
-    factor = f"e^{_plain(epsilon)}"
+    exponent = _plain(epsilon)
+    factor = f"e^({exponent})" if "/" in exponent else f"e^{exponent}"
     if epsilon <= 20:
         factor += f" ≈ {math.exp(epsilon):.3g}"
     if c is None:
