@@ -218,7 +218,7 @@ class Bands:
         estimate, stderr = scale * estimate, scale * np.sqrt(variance + sampling)
         low, high = bounded_normal(estimate, stderr, self.items, level)
         guard = GUARD * (1 - level) / 2
-        high = np.minimum(high, self.upper(lo, hi, guard))
+        high = self.upper(lo, hi, guard, high)
         low = np.minimum(np.maximum(low, self.lower(lo, hi, guard)), high)
         return Limits(estimate, stderr, low, high)
 
@@ -231,7 +231,7 @@ class Bands:
         left_on = np.broadcast_to(lo[:, None] > 0, left.shape)
         x = np.concatenate([left, np.where(fresh, right, 0)], axis=1)
         weight = self._rise(x, lo[:, None]) - self._rise(x, hi[:, None] + 1)
-        inside = (x >= lo[:, None]) & (x <= hi[:, None])
+        inside = ((x >= lo[:, None]) | (lo[:, None] <= 0)) & (x <= hi[:, None])
         used = np.concatenate([left_on, fresh], axis=1)
         if self.noisy.noise.power == 1:
             used = used & (x >= 0)
@@ -269,53 +269,43 @@ class Bands:
         """Bound the mean number of cells at a single noisy value next to an edge of the band."""
         peak = float(self.noisy.noise.pmf(0))
         bound = np.zeros(lo.size)
-        for width, q, _ in self.windows(GUARD * 0.025):
+        for width, q, _ in windows(self.noisy.noise, GUARD * 0.025):
             for edge in (lo, np.minimum(hi, NO_END)):
                 inside = self.cells.between(edge - width, edge + width)
                 real = (edge > 0) & (edge < NO_END)
                 bound = np.maximum(bound, np.where(real | (hi == 0), (inside + 1) * peak / q, 0))
         return bound
 
-    def windows(self, alpha: float) -> list[tuple[int, float, float]]:
-        """Return a few half-widths k with q_k = P(|Z| ≤ k) and the share of ``alpha`` each may spend."""
-        noise = self.noisy.noise
-        widest = noise.reach(alpha / 2)
-        steps = sorted({0, *(round(c * noise.variance**0.5) for c in (0.25, 0.7, 1.5)), widest})
-        kept = [k for k in steps if k <= widest]
-        share = [alpha / (2 * max(1, len(kept) - 1))] * (len(kept) - 1) + [alpha / 2]
-        return [(k, self._within(k), s) for k, s in zip(kept, share)]
-
-    def _within(self, k: int) -> float:
-        """P(|Z| ≤ k)."""
-        return float(min(1.0, self.noisy.noise.pmf(np.arange(-k, k + 1)).sum()))
-
-    def upper(self, lo: Int64, hi: Int64, alpha: float) -> Float:
-        """Upper limit by domination, at error probability ``alpha``."""
-        best = np.full(lo.size, float(self.items))
-        for width, q, spent in self.windows(alpha):
+    def upper(self, lo: Int64, hi: Int64, alpha: float, known: Float) -> Float:
+        """Lower the ``known`` upper limits to those by domination where these are smaller, at error ``alpha``."""
+        best = known.copy()
+        for width, q, spent in windows(self.noisy.noise, alpha):
             inside = self.cells.between(np.where(lo > 0, lo - width, -NO_END), hi + width).astype(float)
-            best = np.minimum(best, binomial_upper(inside, q * self.rate, spent))
+            # a limit lies above inside/q − 1, so it is worked out only where it may matter
+            matters = np.flatnonzero(inside / (q * self.rate) - 1 < best)
+            if matters.size:
+                best[matters] = np.minimum(best[matters], binomial_upper(inside[matters], q * self.rate, spent))
         return best
 
     def breakpoints(self, level: float) -> Int64:
         """Return the offsets k − v, v a noisy value, at which the interval of at_least(k) can change."""
         half = self.steps.size // 2
-        widths = [width for width, _, _ in self.windows(GUARD * (1 - level) / 2)]
-        shifts = [-shift for shift, _ in self.shifts]
-        spots = {0, 1, half, half + 1, -half, *widths, *(-w for w in widths), *shifts}
+        widths = [width for width, _, _ in windows(self.noisy.noise, GUARD * (1 - level) / 2)]
+        inner = [-shift for shift, _ in shifts(self.noisy.noise)]
+        spots = {0, 1, half, half + 1, -half, *widths, *(-w for w in widths), *inner}
         return np.array(sorted({s + e for s in spots for e in (-1, 0, 1)}), dtype=np.int64)
 
     def lower(self, lo: Int64, hi: Int64, alpha: float) -> Float:
         """Lower limit by domination, at error probability ``alpha``: what shows well inside, less the strays."""
         best = np.zeros(lo.size)
-        wide = np.flatnonzero(hi - lo > 2 * self.shifts[0][0])
+        wide = np.flatnonzero(hi - lo > 2 * shifts(self.noisy.noise)[0][0])
         if not wide.size or self.rate < 1:
             return best
         lo, hi = lo[wide], hi[wide]
         mean = self._strays(lo, hi, alpha / 2)
-        for shift, ratio in self.shifts:
+        for shift, ratio in shifts(self.noisy.noise):
             inside = self.cells.between(np.where(lo > 0, lo + shift, -NO_END), np.where(hi < NO_END, hi - shift, hi))
-            strays = poisson_quantile(mean * ratio, alpha / (2 * len(self.shifts)))
+            strays = poisson_quantile(mean * ratio, alpha / (2 * len(shifts(self.noisy.noise))))
             best[wide] = np.maximum(best[wide], inside - strays)
         return best
 
@@ -325,7 +315,7 @@ class Bands:
         Of those from below, a share of at most ``ratio`` shows at lo + shift or above, so at least 1 − ratio of them
         are among the cells at lo..lo + shift − 1; from above likewise.
         """
-        shift, ratio = self.shifts[0]
+        shift, ratio = shifts(self.noisy.noise)[0]
         mean = np.zeros(lo.size)
         for real, start in ((lo > 0, lo), (hi < NO_END, hi - shift + 1)):
             seen = self.cells.between(start, start + shift - 1)
@@ -333,14 +323,28 @@ class Bands:
             mean += np.where(real, limit, 0.0)
         return mean
 
-    @cached_property
-    def shifts(self) -> list[tuple[int, float]]:
-        """A few shifts b with P(Z > b)/P(Z ≥ 1)."""
-        noise = self.noisy.noise
-        tail = np.cumsum(noise.pmf(np.arange(noise.reach(1e-12) + 4, 0, -1)))[::-1]
-        ratio = tail / tail[0] if tail[0] > 0 else np.zeros_like(tail)
-        chosen = {int(np.searchsorted(-ratio, -r).clip(max=tail.size - 1)) for r in (0.1, 0.01, 1e-3, 1e-5, 1e-8)}
-        return [(b, float(ratio[b])) for b in sorted(chosen)]
+
+@lru_cache(maxsize=64)
+def windows(noise: DiscreteLaplace, alpha: float) -> tuple[tuple[int, float, float], ...]:
+    """Return a few half-widths k with q_k = P(|Z| ≤ k) and the share of ``alpha`` each may spend.
+
+    The widest has half the budget, and so large a q that no cell at all inside it means none in the band.
+    """
+    widest = noise.reach(alpha / 2)
+    law = noise.pmf(np.arange(widest + 1))
+    within = np.minimum(2 * np.cumsum(law) - law[0], 1.0)
+    narrow = sorted({k for k in (0, *(round(c * noise.variance**0.5) for c in (0.25, 0.7, 1.5))) if k < widest})
+    chosen = [(k, alpha / (2 * len(narrow))) for k in narrow] + [(widest, alpha / 2 if narrow else alpha)]
+    return tuple((k, float(within[k]), spent) for k, spent in chosen)
+
+
+@lru_cache(maxsize=64)
+def shifts(noise: DiscreteLaplace) -> tuple[tuple[int, float], ...]:
+    """Return a few shifts b with P(Z > b)/P(Z ≥ 1)."""
+    tail = np.cumsum(noise.pmf(np.arange(noise.reach(1e-12) + 4, 0, -1)))[::-1]
+    ratio = tail / tail[0] if tail[0] > 0 else np.zeros_like(tail)
+    chosen = {int(np.searchsorted(-ratio, -r).clip(max=tail.size - 1)) for r in (0.1, 0.01, 1e-3, 1e-5, 1e-8)}
+    return tuple((b, float(ratio[b])) for b in sorted(chosen))
 
 
 def poisson_quantile(mean: Float, alpha: float) -> Float:

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 from .errors import ClaimWarning
 from .noisy import NoisyProfile
@@ -109,8 +109,9 @@ def check_claim(noisy: NoisyProfile) -> Check:
 
 def _rate(n: int, total: float, a: float) -> float:
     """Exact two-sided p-value of the total depth under NB(n, 1−a)."""
-    law = stats.nbinom(n, 1 - a)
-    return float(min(1.0, 2 * min(law.cdf(total), law.sf(total - 1))))
+    below = special.betainc(n, total + 1, 1 - a)  # P(S ≤ total)
+    above = special.betainc(total, n, a) if total > 0 else 1.0  # P(S ≥ total)
+    return float(min(1.0, 2 * min(below, above)))
 
 
 def _shape(depth: NDArray[np.int64], tally: NDArray[np.int64], a: float) -> float:
@@ -128,7 +129,7 @@ def _shape(depth: NDArray[np.int64], tally: NDArray[np.int64], a: float) -> floa
     tails = a ** np.array(edges, dtype=float)
     expected = n * (tails - np.append(tails[1:], 0))
     seen = np.bincount(np.searchsorted(edges, depth, side="right") - 1, weights=tally, minlength=len(edges))
-    return float(stats.chi2.sf(((seen - expected) ** 2 / expected).sum(), len(edges) - 1))
+    return float(special.chdtrc(len(edges) - 1, ((seen - expected) ** 2 / expected).sum()))
 
 
 def find_cliffs(noisy: NoisyProfile) -> list[Cliff]:

@@ -1,0 +1,50 @@
+"""Slow oracles for the interval code, written differently: brute force, loops and direct sums."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import stats
+
+from unnoise.noise import DiscreteLaplace
+from unnoise.noisy import NoisyProfile
+
+
+def simulate(rng: np.random.Generator, counts: np.ndarray, law: DiscreteLaplace) -> np.ndarray:
+    """Noisy counts by NumPy's geometric differences (integer powers)."""
+    p = 1 - law.a
+    noise = sum(rng.geometric(p, counts.size) - rng.geometric(p, counts.size) for _ in range(int(law.power)))
+    return counts + noise
+
+
+def noisy_profile(rng: np.random.Generator, counts: np.ndarray, law: DiscreteLaplace) -> NoisyProfile:
+    return NoisyProfile.from_counts(simulate(rng, counts, law), epsilon=law.epsilon, power=law.power)
+
+
+def unified_limits(x: float, level: float) -> tuple[float, float]:
+    """Feldman–Cousins limits for μ ≥ 0 by brute force: rank every x by likelihood ratio, for a grid of μ."""
+    xs = np.linspace(-8, 14, 22_001)
+    step = xs[1] - xs[0]
+    accepted = []
+    for mu in np.linspace(0, 9, 901):
+        density = stats.norm.pdf(xs - mu)
+        ratio = density / stats.norm.pdf(xs - np.maximum(xs, 0))
+        order = np.argsort(-ratio, kind="stable")
+        kept = order[: int(np.searchsorted(np.cumsum(density[order]) * step, level)) + 1]
+        if xs[kept].min() <= x <= xs[kept].max():
+            accepted.append(mu)
+    return min(accepted), max(accepted)
+
+
+def binomial_limit(successes: int, q: float, alpha: float) -> int:
+    """Largest n with P(Bin(n, q) ≤ successes) > alpha, by counting up."""
+    n = successes
+    while stats.binom.cdf(successes, n + 1, q) > alpha:
+        n += 1
+    return n
+
+
+def holds_between(hits: int, trials: int, least: float, most: float, alarm: float = 1e-9) -> bool:
+    """Whether hits out of independent trials are compatible with a coverage in least..most."""
+    too_few = stats.binom.cdf(hits, trials, least) < alarm
+    too_many = stats.binom.sf(hits - 1, trials, most) < alarm
+    return not (too_few or too_many)
