@@ -1,4 +1,6 @@
-"""Run by test_spark_cluster.py: jobs on a real cluster of two executor processes that lose tasks and executors.
+"""Run by test_spark_cluster.py: jobs on separate executor processes that lose tasks and executors.
+
+    spark_cluster.py FOLDER MASTER RUN…        (runs: clean, killed, slow)
 
 Prints one JSON object. Every run of the same seed must give the same tally, and every attempt of a task the same bits.
 """
@@ -15,7 +17,7 @@ from typing import Any
 
 from oracles_spark import builder
 from unnoise import testing
-from unnoise.spark import _call, _job, _noisy_profiles, _tasks
+from unnoise.spark import _call, _noisy_profiles, _tasks
 
 FOLDER = Path(sys.argv[1])
 OPTIONS: dict[str, Any] = {
@@ -42,12 +44,12 @@ def first_time(what: str) -> bool:
     return True
 
 
-def lose_executor(context: Any) -> None:
+def kill_executor(context: Any) -> None:
     """Kill the executor under the first attempt of task 0."""
     import os
     import signal
 
-    if context.partitionId() == 0 and first_time("killed"):
+    if context.partitionId() == 0 and first_time("an executor was killed"):
         victim = executor()
         with open(f"/proc/{victim}/comm") as name:
             assert name.read().strip() == "java"
@@ -57,12 +59,15 @@ def lose_executor(context: Any) -> None:
 
 def hang(context: Any) -> None:
     """Let the first attempt of task 1 hang, so that Spark starts a second one beside it."""
-    if context.partitionId() == 1 and first_time("hung"):
+    if context.partitionId() == 1 and first_time("a task hangs"):
         time.sleep(600)
 
 
 def nothing(context: Any) -> None:
     """Do no harm."""
+
+
+HARMS = {"clean": nothing, "killed": kill_executor, "slow": hang}
 
 
 def watched(run: str, harm: Callable[[Any], None]) -> Callable[[_tasks.Work], Any]:
@@ -88,9 +93,9 @@ def watched(run: str, harm: Callable[[Any], None]) -> Callable[[_tasks.Work], An
     return wrap
 
 
-def run(name: str, df: Any, harm: Callable[[Any], None]) -> dict[str, Any]:
-    """Run the same release (same seed) under some harm; return its digest, and bits by task and attempt."""
-    _tasks.tally_function = watched(name, harm)  # type: ignore[assignment]
+def release(name: str, df: Any) -> dict[str, Any]:
+    """Make the same release (same seed) under some harm; return its digest, and bits by task and attempt."""
+    _tasks.tally_function = watched(name, HARMS[name])  # type: ignore[assignment]
     start = time.perf_counter()
     with testing.seeded(5):
         noisy = _noisy_profiles(_call.prepare(df, "i", **OPTIONS))[0]
@@ -100,23 +105,22 @@ def run(name: str, df: Any, harm: Callable[[Any], None]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run all three and print what came out."""
+    """Make the releases asked for and print what came out."""
     spark = (
-        builder("local-cluster[2,1,1024]")
-        .config("spark.executor.memory", "768m")
+        builder(sys.argv[2])
+        .config("spark.executor.memory", "640m")
+        .config("spark.executor.cores", "1")
         .config("spark.task.maxFailures", "4")
-        .config("spark.speculation", "true")
+        .config("spark.speculation", str("slow" in sys.argv).lower())
         .config("spark.speculation.interval", "200ms")
         .config("spark.speculation.quantile", "0.5")
         .config("spark.speculation.multiplier", "1.5")
-        .config("spark.speculation.minTaskRuntime", "5s")
+        .config("spark.speculation.minTaskRuntime", "2s")
         .config("spark.sql.shuffle.partitions", "4")
         .getOrCreate()
     )
     df = spark.range(0, 200_000, 1, 4).selectExpr("id % 9973 as who", "(id * id) % 7919 as i")
-    runs = {name: run(name, df, harm) for name, harm in (("clean", nothing), ("killed", lose_executor), ("slow", hang))}
-    assert _job._tasks is _tasks
-    print(json.dumps(runs))
+    print(json.dumps({name: release(name, df) for name in sys.argv[3:]}))
     spark.stop()
 
 

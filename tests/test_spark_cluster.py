@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
+import time
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,38 +20,93 @@ from oracles_spark import require_java, spark_environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 HERE = Path(__file__).parent
+TIMEOUT = 540
+
+
+def environment() -> dict[str, str]:
+    require_java()
+    return {**os.environ, **spark_environment(), "PYTHONPATH": str(HERE)}
 
 
 def run(script: str, *arguments: str) -> dict[str, Any]:
-    require_java()
-    environment = {**os.environ, **spark_environment(), "PYTHONPATH": str(HERE)}
     command = [sys.executable, str(HERE / script), *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400, check=False)
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=TIMEOUT, check=False)
     assert done.returncode == 0, done.stderr[-8000:]
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def test_lost_executors_and_speculation_yield_the_same_bits(tmp_path: Path) -> None:
-    runs = run("spark_cluster.py", str(tmp_path))
-    assert len({r["digest"] for r in runs.values()}) == 1
-    bits, workers, attempts = defaultdict(set), defaultdict(set), defaultdict(set)
-    for name, found in runs.items():
-        print(f"{name}: {found['seconds']:.1f} s")
-        for (task, attempt), (digest, worker) in found["attempts"]:
-            bits[task].add(digest)
-            workers[name].add(worker)
-            attempts[name, task].add(attempt)
-    assert set(bits) == {"0", "1", "2", "3"}
-    assert all(len(digests) == 1 for digests in bits.values()), "every attempt of a task has the same bits"
-    assert len({next(iter(digests)) for digests in bits.values()}) == 4, "different tasks have different ones"
-    assert len(workers["clean"]) == 2, "two executor processes"
-    assert not workers["killed"] <= workers["clean"], "a new executor took over"
-    assert len(attempts["killed", "0"]) > 1
-    assert len(attempts["slow", "1"]) > 1
-    assert runs["slow"]["seconds"] < 300, "the second attempt won, while the first one would sleep for ten minutes"
+class Attempts:
+    """What each attempt of each task left behind."""
+
+    def __init__(self, runs: dict[str, Any]) -> None:
+        self.bits: dict[str, set[str]] = defaultdict(set)
+        self.workers: dict[str, set[str]] = defaultdict(set)
+        self.numbers: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for name, found in runs.items():
+            print(f"{name}: {found['seconds']:.1f} s")
+            for (task, attempt), (digest, worker) in found["attempts"]:
+                self.bits[task].add(digest)
+                self.workers[name].add(worker)
+                self.numbers[name, task].add(attempt)
+
+    def require_equal_bits(self, tasks: int) -> None:
+        assert len(self.bits) == tasks
+        assert all(len(digests) == 1 for digests in self.bits.values()), "every attempt of a task has the same bits"
+        assert len({next(iter(digests)) for digests in self.bits.values()}) == tasks, "different tasks, different bits"
 
 
-def test_spark_connect(tmp_path: Path) -> None:
+def test_a_killed_executor_changes_no_bit(tmp_path: Path) -> None:
+    """The shuffle files of the executor are lost with it: persons' choices and counts are computed again."""
+    runs = run("spark_cluster.py", str(tmp_path), "local-cluster[2,1,1024]", "clean", "killed")
+    attempts = Attempts(runs)
+    attempts.require_equal_bits(4)
+    assert runs["clean"]["digest"] == runs["killed"]["digest"]
+    assert len(attempts.workers["clean"]) == 2, "two executor processes"
+    assert not attempts.workers["killed"] <= attempts.workers["clean"], "a new executor took over"
+    assert len(attempts.numbers["killed", "0"]) > 1
+
+
+@contextmanager
+def standalone(folder: Path) -> Iterator[str]:
+    """A master and two workers. Spark never speculates on the host of the first attempt, so they have two names."""
+    import pyspark
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    url = f"spark://127.0.0.1:{port}"
+    home = Path(pyspark.__file__).parent
+    daemons = [["master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]]
+    for host in ("127.0.0.1", "localhost"):
+        limits = ["--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", str(folder / host)]
+        daemons.append(["worker.Worker", "--host", host, *limits, url])
+    settings = {**environment(), "SPARK_HOME": str(home), "SPARK_DAEMON_MEMORY": "256m"}
+    log = (folder / "daemons.log").open("w")
+    processes = []
+    try:
+        for name, *options in daemons:
+            command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *options]
+            processes.append(subprocess.Popen(command, env=settings, stdout=log, stderr=subprocess.STDOUT))
+            time.sleep(2)
+        yield url
+    finally:
+        for process in reversed(processes):
+            process.terminate()
+            process.wait(30)
+        log.close()
+
+
+def test_speculation_changes_no_bit(tmp_path: Path) -> None:
+    with standalone(tmp_path) as url:
+        runs = run("spark_cluster.py", str(tmp_path), url, "clean", "slow")
+    attempts = Attempts(runs)
+    attempts.require_equal_bits(4)
+    assert runs["clean"]["digest"] == runs["slow"]["digest"]
+    assert len(attempts.numbers["slow", "1"]) == 2
+    assert runs["slow"]["seconds"] < 590, "the second attempt won, while the first one sleeps for ten minutes"
+
+
+def test_spark_connect() -> None:
     found = run("spark_connect.py")
     assert "connect" in found["session"]
     assert found["equal"]

@@ -123,10 +123,9 @@ def test_a_task_that_fails_at_first_yields_the_same_bits(
             out = list(inner(batches))
             name = f"{context.partitionId()}-{context.attemptNumber()}"
             Path(folder, name).write_bytes(b"".join(batch.serialize().to_pybytes() for batch in out))
-            yield out[0]
+            yield from out
             if context.attemptNumber() == 0:
-                raise RuntimeError("on purpose, after half of the result")
-            yield from out[1:]
+                raise RuntimeError("on purpose, after the result has been handed over")
 
         return noise_and_tally
 
@@ -150,7 +149,8 @@ def test_the_key_is_in_no_plan_and_no_event_log(numbers: Any) -> None:
         assert any(spelling in base64.b64encode(b"ab" + bytes(shift) + key + b"and more") for spelling in encoded)
     spellings = [key, key.hex().encode(), key[::-1].hex().encode(), str(list(key)).encode(), *encoded]
     log = b"".join(path.read_bytes() for path in session()[1].rglob("*") if path.is_file())
-    plan = _job.place(_job.count_cells(call.rows), call.work).mapInArrow(_tasks.tally_function(call.work), _tasks.TALLY_SCHEMA)
+    job = _job.place(_job.count_cells(call.rows), call.work)
+    plan = job.mapInArrow(_tasks.tally_function(call.work), _tasks.TALLY_SCHEMA)
     text = log + plan._jdf.queryExecution().toString().encode()
     assert b"noise_and_tally" in log
     assert not [spelling for spelling in spellings if spelling in text]

@@ -23,8 +23,15 @@ if TYPE_CHECKING:
 
 __all__ = ["collect_counts", "collect_tallies"]
 
-RANGES_PER_TASK = 4
-"""Ranges a task takes on average once there are more ranges than shuffle partitions."""
+RANGES_PER_TASK = 8
+"""Ranges for one task, 8 MiB each, once there are ranges for more tasks than the cluster runs at a time.
+
+Few large tasks keep the driver small: it holds one tally per task, and a task with R rows has at most √(2R) different
+counts above its noise.
+"""
+
+MANY_TASKS = 512
+"""As many tasks as this may have fewer ranges each, if the session has as many shuffle partitions."""
 
 Int64 = NDArray[np.int64]
 
@@ -39,10 +46,10 @@ def count_cells(rows: DataFrame) -> DataFrame:
 def task_count(ranges: int, shuffle_partitions: int) -> int:
     """Return the number of tasks of the last stage.
 
-    >>> [task_count(r, 200) for r in (1, 64, 256, 10_000)]
-    [1, 64, 200, 2500]
+    >>> [task_count(r, 200) for r in (1, 64, 256, 10_000)], task_count(10_000, 100_000)
+    ([1, 64, 200, 1250], 1250)
     """
-    return min(ranges, max(shuffle_partitions, -(-ranges // RANGES_PER_TASK)))
+    return min(ranges, max(min(shuffle_partitions, MANY_TASKS), -(-ranges // RANGES_PER_TASK)))
 
 
 def place(counts: DataFrame, work: _tasks.Work) -> DataFrame:

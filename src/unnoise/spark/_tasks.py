@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from .._sampler import Keystream, fill
 from ..hashing import hash_words
 from ..noise import DiscreteLaplace
-from ..noisy import tally
+from ..noisy import combine, tally
 
 __all__ = ["COUNTS_SCHEMA", "RANGE", "TALLY_SCHEMA", "UNKNOWN", "Sample", "Work", "counts_function", "tally_function"]
 
@@ -92,11 +92,12 @@ def gather(batches: Iterable[Any], work: Work) -> dict[int, Int64] | None:
         if cells.size and cells.min() < 0:
             return None
         numbers = cells >> RANGE_BITS
-        for number in np.unique(numbers).tolist():
+        present = np.unique(numbers).tolist()
+        for number in present:
             start, stop = work.bounds(number)
             if number not in ranges:
                 ranges[number] = np.zeros(stop - start, dtype=np.int64)
-            mine = numbers == number
+            mine = numbers == number if len(present) > 1 else slice(None)
             np.add.at(ranges[number], cells[mine] - start, counts[mine])
     return ranges
 
@@ -135,10 +136,13 @@ def tally_function(work: Work) -> Callable[[Batches], Batches]:
         if exact is None:
             yield _batch(part=[UNKNOWN], value=[0], tally=[0])
             return
+        tallies: dict[int, list[tuple[Int64, Int64]]] = {}
         for part, _, counts in noisy_pieces(exact, work):
             if counts.size:
-                values, how_many = tally(counts)
-                yield _batch(part=np.full(values.size, part), value=values, tally=how_many)
+                tallies.setdefault(part, []).append(tally(counts))
+        for part, pairs in tallies.items():  # one tally per task and part: that is what the driver holds
+            values, how_many = combine(pairs)
+            yield _batch(part=np.full(values.size, part), value=values, tally=how_many)
 
     return noise_and_tally
 
