@@ -157,6 +157,8 @@ def test_released_cells_never_change() -> None:
     before = first.counts.copy()
     with pytest.raises(ValueError, match="read-only"):
         first.counts[0] = 5
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        first.counts.flags.writeable = True
     assert (sketch.release().counts == before).all()
     sketch.begin_epoch()
     sketch.update([1, 2, 3])
@@ -516,7 +518,7 @@ def test_domain_with_duplicates_is_refused(domain: Any) -> None:
 
 @pytest.mark.parametrize("after", [0, 1, 7, 20])
 def test_an_interrupted_update_is_undone(after: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from unnoise import _ingestion
+    from unnoise import _located
 
     sketch, calls = make(), []
     items = np.arange(400_000)
@@ -527,7 +529,7 @@ def test_an_interrupted_update_is_undone(after: int, monkeypatch: pytest.MonkeyP
             raise KeyboardInterrupt
         return cells_of(hashes, layout)
 
-    monkeypatch.setattr(_ingestion, "cells_of", interrupted)
+    monkeypatch.setattr(_located, "cells_of", interrupted)
     for counts in (None, items):
         calls.clear()
         refused(KeyboardInterrupt, None, lambda c=counts: sketch.update(items, c), sketch)

@@ -351,6 +351,19 @@ def test_person_epsilon_adds_up_over_calls_epochs_and_merges() -> None:
     assert "3 noises are added up" in sketch.guarantee
 
 
+EMPTY = [[], (), iter([]), np.zeros(0, dtype=int), pa.table({"x": [1]}).slice(1).to_reader()]
+
+
+@pytest.mark.parametrize("nothing", EMPTY, ids=lambda value: type(value).__name__)
+def test_a_call_costs_the_same_whether_or_not_it_holds_anything(nothing: Any) -> None:
+    sketch = Sketch.hashed(64, epsilon=1, max_contributions=2)
+    sketch.update(nothing)
+    assert sketch.person_epsilon == 1
+    with pytest.raises(InputError):
+        sketch.update([1.5])
+    assert sketch.person_epsilon == 1
+
+
 def test_epsilon_is_a_decision() -> None:
     for make in (Sketch.hashed, lambda **k: Sketch.known(3, **k), lambda **k: Sketch.sampled(3, rate=1, **k)):
         with pytest.raises(InputError, match=r"epsilon is required: 1\.0 is a common start"):

@@ -1,112 +1,114 @@
-"""From a batch of items to the cells they count in."""
+"""One ingestion call: batches of items into cells, all or nothing where that is possible, and what it costs."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from ._cells import add_occurrences, bound_after
+from ._domain import finder_for
+from ._guards import Guarded
+from ._items import BATCH, Batch, Source, read_items
+from ._located import Located, count_hashed, join, limited, locate
+from ._sampler import open_stream
+from .errors import InputError, UnnoiseError
 
-from ._domain import OUTSIDE, SKIPPED, Finder
-from ._items import Batch
-from ._persons import limit_contributions
-from ._sampler import Keystream
-from .errors import InputError
-from .hashing import UInt64, cells_of, each_block
-from .layout import Layout
-
-__all__ = ["Located", "count_hashed", "join", "limited", "locate"]
-
-Int64 = NDArray[np.int64]
+__all__ = ["Ingesting"]
 
 
-@dataclass(frozen=True, eq=False)
-class Located:
-    """Occurrences by cell.
+class Ingesting(Guarded):
+    """A guarded sketch that takes items in."""
 
-    types : item types, None when unknown
-    cells : cell of each row; counts : occurrences, None for one each; persons : who, None when not given
-    """
+    def _update_batches(self, batches: Iterable[tuple[Any, Any, Any]], *, enforced: bool = False) -> None:
+        """Count batches of (items, counts, person) as *one* ingestion call: for engines that read in pieces.
 
-    types: tuple[str, ...] | None
-    cells: Int64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    counts: Int64 | None = None
-    persons: UInt64 | None = None
+        ``enforced`` says that every batch has persons, whose contributions are limited over all batches.
+        """
+        self._require_open("update")
+        self._require_limit(enforced)
+        pieces = (batch for triple in batches for batch in read_items(*triple).batches)
+        self._ingest(Source(pieces, stream=True), enforced=enforced)
+
+    def _require_limit(self, enforced: bool) -> None:
+        if enforced and self._layout.max_contributions is None:
+            raise InputError("person needs max_contributions to be set when the sketch is made")
+
+    def _ingest(self, source: Source, *, enforced: bool) -> None:
+        """Apply all batches of one ingestion call: at once where that is possible, else one by one."""
+        if enforced or not source.stream:
+            batches = list(source.batches)
+            if enforced or not self._count_directly(batches, charge=True):
+                self._apply(map(self._locate, batches), enforced=enforced, charge=True)
+            return
+        applied = 0
+        try:
+            for batch in source.batches:
+                if not self._count_directly([batch], charge=applied == 0):
+                    self._apply([self._locate(batch)], enforced=False, charge=applied == 0)
+                applied += 1
+            if not applied:  # an empty call costs the same: the account must not depend on the data
+                self._apply([], enforced=False, charge=True)
+        except UnnoiseError as error:
+            raise type(error)(f"{error}; {_progress(applied)}") from None
+        except Exception as error:
+            error.add_note(_progress(applied))
+            raise
+
+    def _locate(self, batch: Batch) -> Located:
+        """Return the cells of a batch; changes nothing."""
+        self._require_types(batch.types)
+        if self._finder is None and batch.size:
+            self._finder = finder_for(self._layout, self._domain)
+            if self._finder is None:
+                raise InputError("this sketch needs its domain to take items: use Sketch.load(path, domain=...)")
+        return locate(batch, self._finder, self._layout, drop=self._unknown == "drop")
+
+    def _count_directly(self, batches: list[Batch], *, charge: bool) -> bool:
+        """Count one batch into hashed cells, where nothing can fail on the way; False where that is not so."""
+        if self._layout.kind != "hashed" or len(batches) != 1 or not batches[0].size:
+            return False
+        batch = batches[0]
+        with self._lock:
+            self._require_open("update")
+            self._require_types(batch.types)
+            bound = bound_after(self._cells, batch.size, batch.counts, self._bound)
+            if bound is None:
+                return False
+            count_hashed(self._cells, batch, self._layout)
+            self._record(batch.types, bound, charge=charge, enforced=False)
+        return True
+
+    def _record(self, types: tuple[str, ...] | None, bound: int, *, charge: bool, enforced: bool) -> None:
+        """Note what has been counted."""
+        self._bound = bound
+        if self._layout.item_types is None:
+            self._layout = replace(self._layout, item_types=types)
+        if charge and self._layout.max_contributions is not None:
+            self._account = self._account.after_call(enforced=enforced)
+
+    def _apply(self, pieces: Iterable[Located], *, enforced: bool, charge: bool) -> None:
+        """Add all pieces to the cells, all or nothing, and charge one ingestion call."""
+        found, label = join(list(pieces)), None
+        if found.persons is not None and self._layout.max_contributions is not None:
+            stream = open_stream()
+            label = stream.label
+            found = limited(found, self._layout.max_contributions, stream)
+        with self._lock:
+            self._require_open("update")
+            self._require_types(found.types)
+            bound = add_occurrences(self._cells, found.cells, found.counts, self._bound)
+            self._label = self._label or label
+            self._record(found.types, bound, charge=charge, enforced=enforced)
+
+    def _require_types(self, types: tuple[str, ...] | None) -> None:
+        mine = self._layout.item_types
+        if types is not None and mine is not None and types != mine:
+            raise InputError(f"items must be of types {', '.join(mine)}, got {', '.join(types)}")
 
 
-def locate(batch: Batch, finder: Finder | None, layout: Layout, *, drop: bool) -> Located:
-    """Return the cells of a batch; items outside the domain are refused, or dropped."""
-    if batch.size == 0 or finder is None:
-        return Located(batch.types, counts=batch.counts, persons=batch.persons)
-    cells, counts, persons = finder.find(batch.columns), batch.counts, batch.persons
-    if layout.kind != "hashed" and cells.min() < 0:
-        if not drop and (cells == OUTSIDE).any():
-            known = f" 0…{layout.domain - 1}" if layout.domain and layout.fingerprint is None else ""
-            raise InputError(
-                f"items must be in the declared domain{known}, got one outside: nothing of this batch was counted "
-                f"(unknown='drop' ignores such items)"
-            )
-        inside = (cells != OUTSIDE) & (cells != SKIPPED)
-        cells = cells[inside]
-        counts = None if counts is None else counts[inside]
-        persons = None if persons is None else persons[inside]
-    return Located(batch.types, cells, counts, persons)
-
-
-def count_hashed(cells: Int64, batch: Batch, layout: Layout) -> None:
-    """Add a batch to the cells of a hashed sketch block by block, without ever holding all its hashes.
-
-    The caller has checked all there is to check; an interruption in the middle is undone.
-    """
-    done: set[int] = set()
-    lock = threading.Lock()
-
-    def adding(sign: int) -> Callable[[int, UInt64], None]:
-        def add(start: int, hashes: UInt64) -> None:
-            if sign < 0 and start not in done:
-                return
-            where = cells_of(hashes, layout)
-            counts = sign if batch.counts is None else sign * batch.counts[start : start + where.size]
-            with lock:
-                np.add.at(cells, where, counts)
-                done.add(start)
-
-        return add
-
-    try:
-        each_block(batch.columns, layout.hash_seed or 0, adding(1))
-    except BaseException:
-        each_block(batch.columns, layout.hash_seed or 0, adding(-1))
-        raise
-
-
-def join(pieces: Sequence[Located]) -> Located:
-    """Return one piece of several, whose types must agree."""
-    types = {piece.types for piece in pieces} - {None}
-    if len(types) > 1:
-        names = " and ".join(sorted(", ".join(kind or ()) for kind in types))
-        raise InputError(f"items must be of the same types throughout, got {names}")
-    if len(pieces) == 1:
-        return pieces[0]
-    pieces = [piece for piece in pieces if piece.cells.size] or list(pieces[:1])
-    if not pieces:
-        return Located(None)
-    if len({piece.counts is None for piece in pieces}) > 1 or len({piece.persons is None for piece in pieces}) > 1:
-        raise InputError("counts and person must be given for all batches of a call, or for none")
-    counts = [piece.counts for piece in pieces if piece.counts is not None]
-    persons = [piece.persons for piece in pieces if piece.persons is not None]
-    return Located(
-        types.pop() if types else None,
-        np.concatenate([piece.cells for piece in pieces]),
-        np.concatenate(counts) if counts else None,
-        np.concatenate(persons) if persons else None,
-    )
-
-
-def limited(found: Located, most: int, stream: Keystream) -> Located:
-    """Return what is left when every person keeps at most ``most`` occurrences."""
-    assert found.persons is not None
-    cells, counts = limit_contributions(found.cells, found.counts, found.persons, most, stream)
-    return Located(found.types, cells, counts)
+def _progress(applied: int) -> str:
+    """Say how far a stream came, in batches: a number of rows would be data."""
+    if not applied:
+        return "nothing was applied"
+    return f"batches applied before: {applied} (iterators: {BATCH} items each); they stay in the sketch"

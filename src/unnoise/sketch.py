@@ -15,19 +15,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from ._cells import add_cells, add_occurrences, bound_after, noisy_cells
+from ._cells import add_cells, noisy_cells
 from ._domain import Domain, finder_for, read_domain, sampled_cells
-from ._guards import Guarded, new_identity
-from ._ingestion import Located, count_hashed, join, limited, locate
-from ._items import BATCH, Batch, Source, read_items
+from ._guards import new_identity
+from ._ingestion import Ingesting
+from ._items import read_items
 from ._sampler import open_stream
-from .errors import IncompatibleError, InputError, UnnoiseError
+from .errors import IncompatibleError, InputError
 from .files import Stored, read_sketch, require_writable, write_sketch
 from .hashing import MOST_LEVELS
 from .layout import Account, Layout, guarantee
@@ -51,7 +50,7 @@ def noise_shares(parties: int, *, survivors: int | None = None) -> Fraction:
     return DiscreteLaplace(1).shares(parties, survivors=survivors).power
 
 
-class Sketch(Guarded):
+class Sketch(Ingesting):
     """Counts of items with noise in every cell; made by :meth:`hashed`, :meth:`known`, :meth:`sampled`, :meth:`load`.
 
     Examples
@@ -274,90 +273,6 @@ begin_epoch() first, which draws fresh noise
         self._require_limit(person is not None)
         self._ingest(read_items(items, counts, person), enforced=person is not None)
 
-    def _update_batches(self, batches: Iterable[tuple[Any, Any, Any]], *, enforced: bool = False) -> None:
-        """Count batches of (items, counts, person) as *one* ingestion call: for engines that read in pieces.
-
-        ``enforced`` says that every batch has persons, whose contributions are limited over all batches.
-        """
-        self._require_open("update")
-        self._require_limit(enforced)
-        pieces = (batch for triple in batches for batch in read_items(*triple).batches)
-        self._ingest(Source(pieces, stream=True), enforced=enforced)
-
-    def _require_limit(self, enforced: bool) -> None:
-        if enforced and self._layout.max_contributions is None:
-            raise InputError("person needs max_contributions to be set when the sketch is made")
-
-    def _ingest(self, source: Source, *, enforced: bool) -> None:
-        """Apply all batches of one ingestion call: at once where that is possible, else one by one."""
-        if enforced or not source.stream:
-            batches = list(source.batches)
-            if enforced or not self._count_directly(batches, charge=True):
-                self._apply(map(self._locate, batches), enforced=enforced, charge=True)
-            return
-        applied = 0
-        try:
-            for batch in source.batches:
-                if not self._count_directly([batch], charge=applied == 0):
-                    self._apply([self._locate(batch)], enforced=False, charge=applied == 0)
-                applied += 1
-        except UnnoiseError as error:
-            raise type(error)(f"{error}; {_progress(applied)}") from None
-        except Exception as error:
-            error.add_note(_progress(applied))
-            raise
-
-    def _locate(self, batch: Batch) -> Located:
-        """Return the cells of a batch; changes nothing."""
-        self._require_types(batch.types)
-        if self._finder is None and batch.size:
-            self._finder = finder_for(self._layout, self._domain)
-            if self._finder is None:
-                raise InputError("this sketch needs its domain to take items: use Sketch.load(path, domain=...)")
-        return locate(batch, self._finder, self._layout, drop=self._unknown == "drop")
-
-    def _count_directly(self, batches: list[Batch], *, charge: bool) -> bool:
-        """Count one batch into hashed cells, where nothing can fail on the way; False where that is not so."""
-        if self._layout.kind != "hashed" or len(batches) != 1 or not batches[0].size:
-            return False
-        batch = batches[0]
-        with self._lock:
-            self._require_open("update")
-            self._require_types(batch.types)
-            bound = bound_after(self._cells, batch.size, batch.counts, self._bound)
-            if bound is None:
-                return False
-            count_hashed(self._cells, batch, self._layout)
-            self._record(batch.types, bound, charge=charge, enforced=False)
-        return True
-
-    def _record(self, types: tuple[str, ...] | None, bound: int, *, charge: bool, enforced: bool) -> None:
-        """Note what has been counted."""
-        self._bound = bound
-        if self._layout.item_types is None:
-            self._layout = replace(self._layout, item_types=types)
-        if charge and self._layout.max_contributions is not None:
-            self._account = self._account.after_call(enforced=enforced)
-
-    def _apply(self, pieces: Iterable[Located], *, enforced: bool, charge: bool) -> None:
-        """Add all pieces to the cells, all or nothing, and charge one ingestion call."""
-        found, label = join(list(pieces)), None
-        if found.persons is not None and self._layout.max_contributions is not None:
-            stream = open_stream()
-            label = stream.label
-            found = limited(found, self._layout.max_contributions, stream)
-        with self._lock:
-            self._require_open("update")
-            self._require_types(found.types)
-            bound = add_occurrences(self._cells, found.cells, found.counts, self._bound)
-            self._label = self._label or label
-            self._record(found.types, bound, charge=charge, enforced=enforced)
-
-    def _require_types(self, types: tuple[str, ...] | None) -> None:
-        mine = self._layout.item_types
-        if types is not None and mine is not None and types != mine:
-            raise InputError(f"items must be of types {', '.join(mine)}, got {', '.join(types)}")
-
     # ── leaving the process ───────────────────────────────────────────────────────────────────────────────────
 
     def release(self) -> NoisyCounts:
@@ -369,7 +284,7 @@ begin_epoch() first, which draws fresh noise
         with self._lock:
             self._seal("release", for_tests=for_tests)
             self._shared = True
-            return NoisyCounts(self._cells, self._noise, self._layout)
+            return NoisyCounts(self._cells.view(), self._noise, self._layout)  # a view cannot be made writeable again
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the noisy cells and public parameters into a file, atomically, and seal the sketch."""
@@ -434,10 +349,3 @@ def _seed(value: object) -> int:
     if not _is_integer(value):
         raise InputError(f"hash_seed must be an integer, got {value!r}")
     return int(value)  # type: ignore[call-overload, no-any-return]
-
-
-def _progress(applied: int) -> str:
-    """Say how far a stream came, in batches: a number of rows would be data."""
-    if not applied:
-        return "nothing was applied"
-    return f"batches applied before: {applied} (iterators: {BATCH} items each); they stay in the sketch"
