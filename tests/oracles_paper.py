@@ -94,7 +94,10 @@ def least_distance(matrix, y, inside, norm):
 
 
 def _least_distance_cone(matrix, y, inside):
-    """p = 2 as a second-order cone program: minimise t with (t, A r − y) in the cone and Σ r = 1."""
+    """p = 2 as a second-order cone program: minimise t with (t, A r − y) in the cone and Σ r = 1.
+
+    The solver now and then stalls at a scale; the duality gap tells, and another scale is tried.
+    """
     size = y.size
     row = np.zeros(size + 1)
     row[:size][inside] = 1
@@ -104,13 +107,19 @@ def _least_distance_cone(matrix, y, inside):
     left = sparse.csc_matrix(np.vstack([row, cone]))
     settings = clarabel.DefaultSettings()
     settings.verbose = False
-    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-12
-    solver = clarabel.DefaultSolver(
-        sparse.csc_matrix((size + 1, size + 1)), np.r_[np.zeros(size), 1.0], left, np.r_[1.0, 0.0, -y],
-        [clarabel.ZeroConeT(1), clarabel.SecondOrderConeT(size + 1)], settings,
-    )
-    solved = solver.solve()
-    return solved.obj_val, solved.obj_val_dual
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-11
+    found = []
+    for scale in (100.0, 1.0, 10.0, 1000.0, 30.0, 3.0):
+        solver = clarabel.DefaultSolver(
+            sparse.csc_matrix((size + 1, size + 1)), np.r_[np.zeros(size), 1.0], left, np.r_[scale, 0.0, -scale * y],
+            [clarabel.ZeroConeT(1), clarabel.SecondOrderConeT(size + 1)], settings,
+        )
+        solved = solver.solve()
+        found.append((abs(solved.obj_val - solved.obj_val_dual) / scale, solved.obj_val, solved.obj_val_dual, scale))
+        if str(solved.status) == "Solved":
+            break
+    _, primal, dual, scale = min(found)
+    return primal / scale, dual / scale
 
 
 def iterated_adjustment(r):
