@@ -1,4 +1,8 @@
-"""Newton's system unsquared: banded LU of the two equations that the dual and primal forms combine.
+"""Newton's system in its dual form (Cholesky), and unsquared (LU) where that form does not exist.
+
+**Dual form.** With D = Z/F and diagonal curvature Y > 0: (F/Z + T·Y⁻¹·T) ω = (F/Z) r, Δf = (F/Z)(r − ω) = T·Y⁻¹·T·ω.
+
+**Augmented form**, the two equations that the dual and primal forms combine.
 
 With D = Z/F, curvature Y (banded, in x) and an optional banded penalty P, the unknowns ω (change of KᵀYK·f) and
 Δx solve
@@ -16,14 +20,32 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError
+from scipy.linalg import LinAlgError, cho_solve_banded, cholesky_banded
 from scipy.linalg.lapack import dgbtrf, dgbtrs
 
-from ._chain import band_product, row_diagonals
+from ._chain import DiagonalSandwich, band_product, row_diagonals
 
-__all__ = ["augmented_solver"]
+__all__ = ["augmented_solver", "dual_solver"]
 
 Floats = NDArray[np.float64]
+
+
+def dual_solver(
+    around: DiagonalSandwich, inverse_band: Floats, weight: Floats, slack: Floats
+) -> Callable[[Floats], tuple[Floats, Floats]]:
+    """Factor the dual form once; return r ↦ (Δf, change of the gradient). ``slack`` is F/Z, ``weight`` Y."""
+    system = around(1 / weight)
+    # Where F/Z is the larger term of the diagonal, T·Y⁻¹·T·ω loses fewer digits than (F/Z)(r − ω).
+    free = slack > system[0]
+    system[0] += slack
+    factor = cholesky_banded(system, overwrite_ab=True, lower=True)
+
+    def solve(r: Floats) -> tuple[Floats, Floats]:
+        change = cho_solve_banded((factor, True), slack * r)
+        df = band_product(inverse_band, band_product(inverse_band, change) / weight)
+        return np.where(free, df, slack * (r - change)), change
+
+    return solve
 
 
 def augmented_solver(

@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_solve_banded, cholesky_banded
 
-from ._augmented import augmented_solver
+from ._augmented import augmented_solver, dual_solver
 from ._chain import Channel, DiagonalSandwich, band_product, sandwich
 
 __all__ = ["Optimum", "longest_step", "maximise"]
@@ -238,28 +238,13 @@ class _Newton:
         weight = np.divide(self.y, m * m, out=np.zeros_like(m), where=self.y > 0)
         try:
             if self.form == "dual":
-                return self._dual(f, z, weight)
+                return dual_solver(self.around, self.band, weight, f / z)
             if self.form == "primal":
                 return self._primal(f, z, weight)
             x = self.channel.points_of(m, f)
             return augmented_solver(self.band, self.channel.curvature(weight), self.penalty, f / z, x)
         except (LinAlgError, ValueError):
             return None
-
-    def _dual(self, f: Floats, z: Floats, weight: Floats) -> Solver:
-        slack = f / z
-        system = self.around(1 / weight)
-        # Δf = (F/Z)(r − ω) = T·Y⁻¹·T·ω: where F/Z is the larger factor the second expression loses fewer digits.
-        free = slack > system[0]
-        system[0] += slack
-        factor = cholesky_banded(system, overwrite_ab=True, lower=True)
-
-        def solve(r: Floats) -> tuple[Floats, Floats]:
-            change = cho_solve_banded((factor, True), slack * r)
-            df = band_product(self.band, band_product(self.band, change) / weight)
-            return np.where(free, df, slack * (r - change)), change
-
-        return solve
 
     def _primal(self, f: Floats, z: Floats, weight: Floats) -> Solver:
         stiffness = z / f

@@ -27,14 +27,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 
-from ._augmented import augmented_solver
-from ._chain import Channel
+from ._augmented import augmented_solver, dual_solver
+from ._chain import Channel, DiagonalSandwich
 from ._ipm import BACK_OFF, PATIENCE, longest_step
 from ._residual import Pairs, Residual, Square
 
 __all__ = ["LeastNorm", "least_norm"]
 
 Floats = NDArray[np.float64]
+
+
+SETTLED = 1e-6
+"""Relative gap at which a stalled Cholesky form is good enough; above it the slower LU form takes over."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +77,7 @@ def least_norm(
     spread = float(gradient.max() - gradient.min())
     lam = float(gradient.min()) - max(spread, size * others / max(count, 1), 1e-12)
     z = gradient - lam
+    around = DiagonalSandwich(channel.inverse_band) if channel.curvature(y).shape[0] == 1 else None
     best: LeastNorm | None = None
     patience, least = PATIENCE, math.inf
     for iteration in range(max_iterations + 1):
@@ -81,13 +86,21 @@ def least_norm(
         product = float(f @ z) + part.products()[0]
         gap = value - lower
         better = best is None or gap < 0.9 * best.gap or product < 0.9 * least
-        patience, least = PATIENCE if better else patience - 1, min(least, product)
+        full = PATIENCE if around is None else 3
+        patience, least = full if better else patience - 1, min(least, product)
         if best is None or gap < best.gap:
             best = LeastNorm(f / total, z, value, lower, iteration)
-        if best.gap <= max(tolerance * best.value, 1e-14) or patience == 0 or iteration == max_iterations:
+        if best.gap <= max(tolerance * best.value, 1e-14) or iteration == max_iterations:
             break
+        if patience == 0:
+            if around is None or best.gap <= SETTLED * best.value:
+                break
+            around, patience = None, PATIENCE
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            step = _step(part, channel, f, z, m, lam)
+            step = _step(part, channel, around, f, z, m, lam)
+            if step is None and around is not None:
+                around = None
+                continue
         if step is None:
             break
         f, z, lam = step
@@ -97,13 +110,22 @@ def least_norm(
 
 
 def _step(
-    part: Residual, channel: Channel, f: Floats, z: Floats, m: Floats, lam: float
+    part: Residual,
+    channel: Channel,
+    around: DiagonalSandwich | None,
+    f: Floats,
+    z: Floats,
+    m: Floats,
+    lam: float,
 ) -> tuple[Floats, Floats, float] | None:
     """One predictor–corrector step, or None where the system could not be solved."""
-    x = channel.points_of(m, f)
     weight = part.weight()
     try:
-        rough = augmented_solver(channel.inverse_band, channel.curvature(weight), None, f / z, x)
+        if around is None:
+            x = channel.points_of(m, f)
+            rough = augmented_solver(channel.inverse_band, channel.curvature(weight), None, f / z, x)
+        else:
+            rough = dual_solver(around, channel.inverse_band, channel.curvature(weight)[0], f / z)
     except (LinAlgError, ValueError):
         return None
 

@@ -27,7 +27,7 @@ from .._circulant import as_norm
 from ..errors import ConvergenceError, InputError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
-from ._chain import Chain, Channel
+from ._chain import Chain, Channel, Line
 from ._comb import Comb, Stretch
 from ._fit import Fit
 from ._grid import NEGLIGIBLE, clip_rows, fold, stretches_of
@@ -160,15 +160,13 @@ def exact(
     p = as_norm(norm)
     if not 0 < tolerance < 1:
         raise InputError(f"tolerance must be between 0 and 1, got {tolerance!r}")
-    stretches, y, whole = _all_rows(noisy, bound, p)
-    channel = Comb(stretches, whole)
+    points, y, channel = _all_rows(noisy, bound, p)
     best = least_norm(y, channel, p, max_iterations=max_iterations)
     if not best.gap <= max(tolerance, 1e-5 * best.value):
         raise ConvergenceError(
             f"exact must come within {tolerance:g} of the optimum, got {best.gap:.2g} after {best.iterations} "
             f"iterations at {noisy.noise}: use method='isotonic', or more iterations"
         )
-    points = _points(stretches)
     keep = best.f > _dust_level(best, y, channel, p)
     diagnostics: dict[str, Any] = {
         "power": str(noisy.noise.power),
@@ -199,26 +197,28 @@ def _points(stretches: list[Stretch]) -> Int64:
     return np.concatenate([np.arange(s.low, s.high + 1) for s in stretches])
 
 
-def _all_rows(
-    noisy: NoisyProfile, bound: int | None, p: float
-) -> tuple[list[Stretch], Floats, DiscreteLaplace]:
-    """Stretches with every row that matters for the norm (occupied ones, p = 1; all, p = 2 and ∞), and y on them."""
+def _all_rows(noisy: NoisyProfile, bound: int | None, p: float) -> tuple[Int64, Floats, Channel]:
+    """Points, y on every row that matters for the norm (occupied ones, p = 1; all, p = 2 and ∞), and the channel."""
     top = max(int(noisy.values[-1]), 0) if bound is None else bound
     occupied, shares, whole = _completed(noisy, top)
+    anchors = np.unique(np.clip(noisy.values, 0, top))
+    if p == 1 and whole.power == 1:
+        return anchors, shares, Line(anchors, occupied, whole)
     halo = 0 if p == 1 else whole.reach(NEGLIGIBLE) if p == 2 else 1
     if top <= WHOLE:
         stretches = [Stretch(0, top, occupied)]
     else:
         margin = 0 if whole.power == 1 else whole.reach(0.05)
-        anchors = np.unique(np.clip(noisy.values, 0, top))
         stretches = stretches_of(occupied, anchors, whole, top, margin=margin, halo=halo)
-    if halo == 0:
-        return stretches, shares, whole
-    stretches = [Stretch(s.low, s.high, _widened(s, halo)) for s in stretches]
+    if halo > 0:
+        stretches = [Stretch(s.low, s.high, _widened(s, halo)) for s in stretches]
     rows = np.concatenate([s.rows for s in stretches])
     y = np.zeros(rows.size)
     y[np.searchsorted(rows, occupied)] = shares
-    return stretches, y, whole
+    points = _points(stretches)
+    if whole.power == 1 and len(stretches) == 1:
+        return points, y, Line(points, rows, whole)
+    return points, y, Comb(stretches, whole)
 
 
 def _widened(s: Stretch, halo: int) -> Int64:
