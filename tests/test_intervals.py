@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles_answers import binomial_limit, holds_between, noisy_profile, unified_limits
 from scipy import stats
 
+from oracles_answers import binomial_limit, holds_between, noisy_profile, unified_limits
 from unnoise._bands import NO_END, Bands, binomial_upper, bounded_normal, inverse_taps, poisson_quantile
 from unnoise._sums import check_growth, entropy_limits, sum_limits, xlogx
 from unnoise.errors import InputError, UnnoiseWarning
@@ -288,6 +288,6 @@ def test_functions_that_grow_too_fast_are_refused(rate):
 def test_counts_near_a_trillion_keep_their_digits():
     counts = np.array([10**12, 10**12 + 5, 3, 2, 1, 0])
     profile = NoisyProfile.from_counts(counts, epsilon=1)
-    value, stderr, low, high = sum_limits(profile, lambda t: t, 0.95, items=6)
+    _, stderr, low, high = sum_limits(profile, lambda t: t, 0.95, items=6)
     assert low < 2 * 10**12 + 11 < high
     assert 0.5 < stderr / (6 * DiscreteLaplace(1).variance) ** 0.5 < 1.2

@@ -1,0 +1,136 @@
+"""plan: figures within 20 % of what is measured, and the inverse question."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from oracles_answers import noisy_profile
+from unnoise._shapes import NAMED, shaped
+from unnoise.errors import InputError
+from unnoise.noise import DiscreteLaplace
+from unnoise.plan import draw_noisy_profile, errors, plan
+from unnoise.reconstruct import reconstruct
+
+
+@pytest.mark.parametrize("shape", [1.5, 2.2, "power:3", "ones", "poisson:5", "geometric:20", "uniform:200", "normal:30",
+                                   {0: 3, 7: 1}, [0.5, 0.25, 0.25]])  # fmt: skip
+@pytest.mark.parametrize("cells", [1, 10, 12_345])
+def test_a_shape_has_exactly_the_cells_asked_for(shape, cells):
+    values, how_many = shaped(shape, cells)
+    assert how_many.sum() == cells
+    assert (np.diff(values) > 0).all()
+    assert (values >= 0).all()
+    assert (how_many > 0).all()
+
+
+def test_a_power_law_has_its_tail():
+    values, how_many = shaped(2.0, 10**6)
+    for t in (1, 10, 1000, 50_000):
+        assert how_many[values >= t].sum() == pytest.approx(10**6 / t, abs=1.01)
+
+
+def test_the_drawn_noise_has_the_law_of_the_noise():
+    """Total variation against independent draws; the law itself is tested in test_noise."""
+    law = DiscreteLaplace("0.7")
+    drawn = draw_noisy_profile(np.array([0, 5]), np.array([400_000, 40]), law, np.random.default_rng(0))
+    grid = np.arange(-20, 21)
+    seen = np.zeros(grid.size)
+    inside = (drawn.values >= -20) & (drawn.values <= 20)
+    seen[drawn.values[inside] + 20] = drawn.tally[inside]
+    assert drawn.cells == 400_040
+    assert np.abs(seen / 400_000 - law.pmf(grid)).sum() < 0.01
+
+
+CASES = [("poisson:5", lambda rng, d: rng.poisson(5, d)), ("geometric:20", lambda rng, d: rng.geometric(1 / 21, d) - 1),
+         ("uniform:200", lambda rng, d: rng.integers(0, 201, d))]  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["isotonic", "likelihood"])
+@pytest.mark.parametrize(("shape", "draw"), CASES)
+def test_planned_errors_are_within_20_percent_of_measured_ones(shape, draw, method):
+    """Data drawn at random with noise cell by cell, against the plan's own layout and drawing."""
+    planned = plan(epsilon=1, cells=20_000, shape=shape, method=method, repetitions=12)
+    rng = np.random.default_rng(1)
+    found, widths = [], []
+    for _ in range(12):
+        counts = draw(rng, 20_000)
+        p = reconstruct(noisy_profile(rng, counts, DiscreteLaplace(1)), method=method)
+        values, cells = np.unique(counts, return_counts=True)
+        found.append(errors(p, values, cells))
+        widths.append((p.total.high - p.total.low) / 2)
+    for name in ("l1", "l2", "linf", "w1"):
+        measured = np.mean([f[name] for f in found])
+        print(shape, method, name, "planned", planned.errors[name], "measured", measured)
+        if name in ("l1", "l2"):
+            assert planned.errors[name] == pytest.approx(measured, rel=0.2)
+        else:  # a single extreme or a signed drift: its own spread over 12 releases is larger
+            assert planned.errors[name] == pytest.approx(measured, rel=0.5)
+    assert planned.widths["total"] == pytest.approx(np.mean(widths), rel=0.2)
+
+
+def test_errors_against_direct_sums():
+    rng = np.random.default_rng(2)
+    counts = rng.poisson(2, 500)
+    p = reconstruct(noisy_profile(rng, counts, DiscreteLaplace(1)), method="isotonic")
+    values, cells = np.unique(counts, return_counts=True)
+    size = max(p.fractions.size, counts.max() + 1)
+    gap = np.zeros(size)
+    gap[: p.fractions.size] += p.fractions
+    gap[: counts.max() + 1] -= np.bincount(counts) / 500
+    expected = {
+        "l1": np.abs(gap).sum(), "l2": np.sqrt((gap**2).sum()), "linf": np.abs(gap).max(),
+        "w1": np.abs(np.cumsum(gap)).sum(),
+    }
+    assert errors(p, values, cells) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("known", "sought"), [({"cells": 5000}, "epsilon"), ({"epsilon": 1}, "cells")])
+def test_the_inverse_question_finds_the_smallest_that_reaches_the_target(known, sought):
+    found = plan(**known, shape="poisson:5", target={"l1": 0.15}, method="isotonic")
+    assert found.reached
+    assert found.errors["l1"] <= 0.15
+    less = {sought: type(getattr(found, sought))(getattr(found, sought) * 0.8)}
+    assert not plan(**known, **less, shape="poisson:5", target={"l1": 0.15}, method="isotonic").reached
+
+
+def test_a_target_on_an_interval():
+    found = plan(cells=5000, shape=2.2, target={"distinct": 0.05}, method="isotonic")
+    assert found.widths["distinct"] / found.truths["distinct"] <= 0.05
+
+
+def test_a_plan_prints_and_exports():
+    p = plan(epsilon=1, cells=1000, shape="ones", target=0.9, method="isotonic", repetitions=2)
+    text = str(p)
+    for word in ("ε = 1", "1,000 cells", "earth mover W1", "distinct", "target ℓ1 ≤ 0.9: reached"):
+        assert word in text
+    assert p.to_dict()["reached"] is True
+    with pytest.raises(AttributeError):
+        p.epsilon = 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epsilon": 1}, "plan must have epsilon and cells"),
+        ({"target": 0.1}, "plan must have epsilon and cells"),
+        ({"epsilon": 1, "cells": 0}, "cells must be"),
+        ({"epsilon": 0, "cells": 10}, "epsilon must be > 0"),
+        ({"epsilon": 1, "cells": 10, "shape": "blob"}, "shape must be a power-law exponent"),
+        ({"epsilon": 1, "cells": 10, "shape": "poisson"}, "parameter must be a number > 0"),
+        ({"epsilon": 1, "cells": 10, "shape": 1.0}, "exponent of a power law must be > 1"),
+        ({"epsilon": 1, "cells": 10, "shape": [-1, 2]}, "shares of a shape must be"),
+        ({"epsilon": 1, "cells": 10, "target": {"l3": 1}}, "target must name one of"),
+        ({"epsilon": 1, "cells": 10, "target": -1}, "target must be a number > 0"),
+        ({"cells": 1000, "target": {"total": 1e-12}, "method": "isotonic", "shape": "poisson:50"}, "must be reachable"),
+        ({"epsilon": 1, "cells": 10, "method": "magic"}, "method must be one of"),
+        ({"epsilon": 1, "cells": 10, "repetitions": 0}, "repetitions must be"),
+    ],
+)
+def test_bad_plans_are_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        plan(**options)
+
+
+def test_named_shapes_are_documented():
+    assert set(NAMED) == {"geometric", "normal", "ones", "poisson", "power", "uniform"}
