@@ -38,7 +38,7 @@ Floats = NDArray[np.float64]
 
 
 SETTLED = 1e-6
-"""Relative gap at which a stalled Cholesky form is good enough; above it the slower LU form takes over."""
+"""Relative gap (and at most 1e-8) at which a stalled Cholesky form will do; above it the LU form takes over."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +93,7 @@ def least_norm(
         if best.gap <= max(tolerance * best.value, 1e-14) or iteration == max_iterations:
             break
         if patience == 0:
-            if around is None or best.gap <= SETTLED * best.value:
+            if around is None or best.gap <= min(SETTLED * best.value, 1e-8):
                 break
             around, patience = None, PATIENCE
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
