@@ -1,0 +1,136 @@
+"""The body of a noisy profile: runs of counts dense enough to be smoothed, and the rest.
+
+Around an occupied value v the *local number* is the number of cells within ±w of it, w = 4·√ρ/ε (four noise scales).
+Where it reaches ``few`` (8) the value belongs to the body; the body is the union of [v − w, v + w] over such v, cut
+to occupied values: a few *runs* of consecutive counts. Cells outside are isolated, and what is known of such a cell
+is its noisy count. If the runs hold more than ``limit`` counts, ``few`` is doubled until they do not, so the cost is
+bounded whatever the largest count.
+
+A cell outside a run is left out of the run's likelihood, and its noise of reaching in is neglected: runs end where
+cells are sparse, so that is a matter of single cells.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..noisy import NoisyProfile
+
+__all__ = ["Body", "body_of", "dense_runs"]
+
+Floats = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+
+FEW = 8
+"""Local number of cells from which on a value belongs to the body."""
+
+LIMIT = 4096
+"""Most counts in the body."""
+
+
+@dataclass(frozen=True, eq=False)
+class Body:
+    """A noisy profile split at its body.
+
+    runs : ascending (low, high), both ends included
+    rows : noisy counts of the body's cells, consecutive within a run; tally : cells at each of them
+    far_values, far_tally : the cells outside, at their noisy counts
+    few : local number used
+    """
+
+    runs: list[tuple[int, int]]
+    rows: Int64
+    tally: Int64
+    far_values: Int64
+    far_tally: Int64
+    few: int
+
+    @property
+    def counts(self) -> Int64:
+        """All counts of the runs, ascending."""
+        return np.concatenate([np.arange(low, high + 1) for low, high in self.runs])
+
+    @property
+    def cells(self) -> int:
+        """Number of cells in the body."""
+        return int(self.tally.sum())
+
+
+def dense_runs(values: Int64, tally: Int64, window: int, few: int) -> list[tuple[int, int]]:
+    """Return the runs of counts where at least ``few`` cells lie within ±window.
+
+    >>> dense_runs(np.array([0, 1, 3, 500]), np.array([6, 6, 1, 1]), 4, 8)
+    [(0, 3)]
+    """
+    before = np.concatenate([[0], np.cumsum(tally)])
+    near = before[np.searchsorted(values, values + window, "right")] - before[np.searchsorted(values, values - window)]
+    dense = values[near >= few]
+    if dense.size == 0:
+        return []
+    low, high = dense - window, dense + window
+    apart = np.flatnonzero(low[1:] > high[:-1] + 1)
+    first = values[np.searchsorted(values, low[np.concatenate([[0], apart + 1])])]
+    last = values[np.searchsorted(values, high[np.concatenate([apart, [dense.size - 1]])], "right") - 1]
+    return [(int(a), int(b)) for a, b in zip(first, last)]
+
+
+def body_of(noisy: NoisyProfile, bound: int | None, limit: int = LIMIT) -> Body | None:
+    """Split a noisy profile at its body; None where no count is dense enough.
+
+    For ρ = 1 noisy counts are folded into [0, bound], and rows are counts. For ρ > 1 the run at 0 keeps the negative
+    noisy counts, and every run the rows within its own reach.
+    """
+    window = max(2, math.ceil(4 * math.sqrt(noisy.noise.power) / noisy.noise.epsilon))
+    values = np.clip(noisy.values, 0, bound)
+    values, where = np.unique(values, return_inverse=True)
+    tally = np.bincount(where, weights=noisy.tally).astype(np.int64)
+    few = FEW
+    runs = dense_runs(values, tally, window, few)
+    while sum(high - low + 1 for low, high in runs) > limit:
+        few *= 2
+        runs = dense_runs(values, tally, window, few)
+    runs = _widened(runs, window, bound)
+    if not runs:
+        return None
+    inside = np.zeros(values.size, dtype=bool)
+    for low, high in runs:
+        inside |= (values >= low) & (values <= high)
+    if noisy.noise.power == 1:
+        rows = np.concatenate([np.arange(low, high + 1) for low, high in runs])
+        of_row = np.zeros(rows.size, dtype=np.int64)
+        of_row[np.searchsorted(rows, values[inside])] = tally[inside]
+    else:
+        rows, of_row = _unfolded(noisy, runs, bound)
+    return Body(runs, rows, of_row, values[~inside], tally[~inside], few)
+
+
+def _widened(runs: list[tuple[int, int]], window: int, bound: int | None) -> list[tuple[int, int]]:
+    """Start the first run at 0 where 0 is near, and give every run a few counts, so that a walk can start on it."""
+    wide: list[tuple[int, int]] = []
+    for low, high in runs:
+        low = 0 if low <= min(window, 8) else low
+        high = max(high, low + 3)
+        high = high if bound is None else min(high, bound)
+        if wide and low <= wide[-1][1] + 1:
+            wide[-1] = (wide[-1][0], max(high, wide[-1][1]))
+        else:
+            wide.append((low, high))
+    return wide
+
+
+def _unfolded(noisy: NoisyProfile, runs: list[tuple[int, int]], bound: int | None) -> tuple[Int64, Int64]:
+    """Rows of all runs without folding: what lies below the first run at 0 or above the bound stays in sight."""
+    pieces = []
+    for low, high in runs:
+        first = int(noisy.values[0]) if low == 0 else low
+        last = max(int(noisy.values[-1]), high) if high == bound else high
+        pieces.append(np.arange(min(first, low), last + 1))
+    rows = np.concatenate(pieces)
+    tally = np.zeros(rows.size, dtype=np.int64)
+    inside = np.isin(noisy.values, rows)
+    tally[np.searchsorted(rows, noisy.values[inside])] = noisy.tally[inside]
+    return rows, tally
