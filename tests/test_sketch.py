@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from unnoise import testing
+from unnoise._domain import OUTSIDE, _ListCells
 from unnoise._items import BATCH
 from unnoise.errors import InputError
 from unnoise.hashing import cells_of, hash_columns
@@ -500,3 +501,24 @@ def test_calls_are_checked(call: Callable[[Sketch], None], message: str) -> None
     with pytest.raises(InputError, match=message):
         call(sketch)
     assert (sketch._cells == before).all()
+
+
+@given(st.sets(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=200), st.data())
+@settings(max_examples=50, deadline=None)
+def test_positions_in_a_list_against_a_dictionary(domain: set[int], data: st.DataObject) -> None:
+    items = sorted(domain, key=str)
+    places = {item: i for i, item in enumerate(items)}
+    asked = data.draw(st.lists(st.one_of(st.sampled_from(items), st.integers(-(2**63), 2**63 - 1)), min_size=1))
+    hashes = hash_columns([np.array(items, dtype=np.int64)])
+    got = _ListCells(hashes).find([np.array(asked, dtype=np.int64)])
+    assert got.tolist() == [places.get(item, OUTSIDE) for item in asked]
+
+
+def test_positions_at_the_ends_of_the_hashes() -> None:
+    top = 2**64 - 1
+    finder = _ListCells(np.array([top, 0, 5], dtype=np.uint64))
+    assert finder.positions(np.array([0, top, 5, 4, 6, top - 1], dtype=np.uint64)).tolist() == [1, 0, 2, -1, -1, -1]
+    without = _ListCells(np.array([0, 5], dtype=np.uint64))
+    assert without.positions(np.array([top, 5], dtype=np.uint64)).tolist() == [-1, 1]
+    crowded = _ListCells(np.arange(1000, dtype=np.uint64))
+    assert crowded.positions(np.array([999, 0, 1000], dtype=np.uint64)).tolist() == [999, 0, -1]
