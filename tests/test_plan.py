@@ -46,14 +46,13 @@ CASES = [("poisson:5", lambda rng, d: rng.poisson(5, d)), ("geometric:20", lambd
          ("uniform:200", lambda rng, d: rng.integers(0, 201, d))]  # fmt: skip
 
 
-@pytest.mark.parametrize("method", ["isotonic", "likelihood"])
 @pytest.mark.parametrize(("shape", "draw"), CASES)
-def test_planned_errors_are_within_20_percent_of_measured_ones(shape, draw, method):
+def test_planned_errors_are_within_20_percent_of_measured_ones(shape, draw, method="isotonic", repeats=60):
     """Data drawn at random with noise cell by cell, against the plan's own layout and drawing."""
-    planned = plan(epsilon=1, cells=20_000, shape=shape, method=method, repetitions=12)
+    planned = plan(epsilon=1, cells=20_000, shape=shape, method=method, repetitions=repeats)
     rng = np.random.default_rng(1)
     found, widths = [], []
-    for _ in range(12):
+    for _ in range(repeats):
         counts = draw(rng, 20_000)
         p = reconstruct(noisy_profile(rng, counts, DiscreteLaplace(1)), method=method)
         values, cells = np.unique(counts, return_counts=True)
@@ -62,10 +61,7 @@ def test_planned_errors_are_within_20_percent_of_measured_ones(shape, draw, meth
     for name in ("l1", "l2", "linf", "w1"):
         measured = np.mean([f[name] for f in found])
         print(shape, method, name, "planned", planned.errors[name], "measured", measured)
-        if name in ("l1", "l2"):
-            assert planned.errors[name] == pytest.approx(measured, rel=0.2)
-        else:  # a single extreme or a signed drift: its own spread over 12 releases is larger
-            assert planned.errors[name] == pytest.approx(measured, rel=0.5)
+        assert planned.errors[name] == pytest.approx(measured, rel=0.2)
     assert planned.widths["total"] == pytest.approx(np.mean(widths), rel=0.2)
 
 
