@@ -157,7 +157,7 @@ class _RangeCells:
 
 
 class _ListCells:
-    """Positions of items in a list, by their hashes: a guide on the top bits, then a step or two along the sorted hashes.
+    """Positions of items in a list by their hashes: a guide on the top bits, then a step or two along the sorted ones.
 
     Hashes are uniform, so a guide of about twice as many entries as items leads to the right place at once.
     """
