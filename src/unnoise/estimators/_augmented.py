@@ -38,10 +38,10 @@ def dual_solver(
     # Where F/Z is the larger term of the diagonal, T·Y⁻¹·T·ω loses fewer digits than (F/Z)(r − ω).
     free = slack > system[0]
     system[0] += slack
-    factor = cholesky_banded(system, overwrite_ab=True, lower=True)
+    factor = cholesky_banded(system, overwrite_ab=True, lower=True, check_finite=False)
 
     def solve(r: Floats) -> tuple[Floats, Floats]:
-        change = cho_solve_banded((factor, True), slack * r)
+        change = cho_solve_banded((factor, True), slack * r, overwrite_b=True, check_finite=False)
         df = band_product(inverse_band, band_product(inverse_band, change) / weight)
         return np.where(free, df, slack * (r - change)), change
 

@@ -198,12 +198,10 @@ class DiagonalSandwich:
         """The band for one diagonal d."""
         band = np.zeros((len(self._terms), self.size), order="F")
         for k, terms in enumerate(self._terms):
-            row = np.zeros(self.size)
             for j, coefficient in terms:
                 start = max(0, -j)
                 stop = start + coefficient.size
-                row[start:stop] += coefficient * d[start + j : stop + j]
-            band[k] = row
+                band[k, start:stop] += coefficient * d[start + j : stop + j]
         return band
 
 
