@@ -106,6 +106,30 @@ def test_merging_files(tmp_path: Path) -> None:
     assert (Sketch.load(tmp_path / "all").release().counts == total).all()
 
 
+def test_merging_never_changes_what_has_left(tmp_path: Path) -> None:
+    one, two, three, four = (Sketch.hashed(64, epsilon=1) for _ in range(4))
+    for sketch in (one, two):
+        sketch.save(tmp_path / "x")  # sealed, and nobody else holds the cells
+    before = one._cells.copy()
+    both = one + two
+    assert (one.release().counts == before).all()
+    assert (both._cells == before + two._cells).all()
+    released = both.release().counts
+    kept = released.copy()
+    both.merge(three)
+    assert (released == kept).all()
+    assert not both.sealed
+    both.update([1])
+    both.release()
+    again = both.release().counts.copy()
+    four.release()
+    both.merge(four)
+    assert both.sealed
+    assert (both.release().counts == again + four.release().counts).all()
+    with pytest.raises(ValueError, match="read-only"):
+        both.release().counts[0] = 1
+
+
 # ── golden file ───────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from ._cells import add_noise
+from ._cells import add_cells, add_noise
 from ._domain import Domain, Finder
 from ._sampler import open_stream
 from .errors import IncompatibleError, InputError, PrivacyError, SealedError
@@ -111,7 +111,7 @@ class Guarded:
                 f"ε = {share.actual_epsilon:.3g} per occurrence, not {_plain(share.epsilon)}; merge more shares first"
             )
         if self._layout.pan_private:
-            self._add_noise(self._cells)
+            self._add_noise()
             if not for_tests:
                 self._require_private()
         self._cells.flags.writeable = False
@@ -119,18 +119,27 @@ class Guarded:
 
     # ── noise ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _add_noise(self, out: Int64) -> None:
-        """Write cells plus one fresh noise into ``out`` and make that the cells."""
+    def _own_cells(self) -> Int64:
+        """Return where new cells may be written: the old ones, unless somebody else holds them."""
+        if self._shared:
+            return np.empty_like(self._cells)
+        self._cells.flags.writeable = True
+        return self._cells
+
+    def _add_noise(self) -> None:
+        """Add one fresh noise to the cells."""
         fresh, stream = DiscreteLaplace(self._noise.epsilon), open_stream()
-        self._bound = add_noise(self._cells, out, fresh, stream)
-        self._cells = out
+        cells = self._own_cells()
+        self._bound = add_noise(self._cells, cells, fresh, stream)
+        self._cells, self._shared = cells, False
         self._noise = self._noise.plus(fresh)
         self._fresh += 1
         self._identities |= {new_identity()}
         self._label = self._label or stream.label
 
     def _open(self) -> None:
-        self._state, self._shared, self._pid = "open", False, os.getpid()
+        self._cells.flags.writeable = True
+        self._state, self._pid = "open", os.getpid()
 
     # ── merging ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -154,9 +163,18 @@ class Guarded:
             c = mine.max_contributions or 1
             raise IncompatibleError("epsilon", _plain(c * self._noise.epsilon), _plain(c * other._noise.epsilon))
 
-    def _take_over(self, other: Guarded, cells: Int64) -> None:
-        """Become both, with ``cells`` the sum of both."""
-        self._cells = cells
+    def _add_cells(self, other: Int64) -> int:
+        """Add other cells to these, all or nothing, and return a bound."""
+        cells = self._own_cells()
+        try:
+            bound = add_cells(self._cells, other, cells)
+        finally:
+            self._cells.flags.writeable = self._state == "open"
+        self._cells, self._shared = cells, False
+        return bound
+
+    def _take_over(self, other: Guarded) -> None:
+        """Become both, now that the cells are the sum of both."""
         self._layout = replace(self._layout, item_types=self._layout.item_types or other._layout.item_types)
         self._noise = self._noise.plus(other._noise)
         self._fresh += other._fresh
@@ -168,7 +186,7 @@ class Guarded:
         if self._fresh:
             self._open()
         else:
-            cells.flags.writeable, self._shared = False, False
+            self._cells.flags.writeable = False
 
     def _retire(self) -> None:
         """Make an open sketch useless: its noise lives on in another one."""

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ._cells import add_cells, noisy_cells
+from ._cells import noisy_cells
 from ._domain import Domain, finder_for, read_domain, sampled_cells
 from ._guards import new_identity
 from ._ingestion import Ingesting
@@ -304,11 +304,7 @@ begin_epoch() first, which draws fresh noise
         """
         with self._lock:
             self._require_usable("begin_epoch")
-            if self._shared:
-                self._add_noise(np.empty_like(self._cells))
-            else:
-                self._cells.flags.writeable = True
-                self._add_noise(self._cells)
+            self._add_noise()
             self._open()
 
     # ── merging ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -319,10 +315,8 @@ begin_epoch() first, which draws fresh noise
         first, second = sorted((self, other), key=id)
         with first._lock, second._lock:
             self._require_mergeable(other)
-            in_place = self._state == "open" and not self._shared
-            cells = self._cells if in_place else np.empty_like(self._cells)
-            self._bound = add_cells(self._cells, other._cells, cells)
-            self._take_over(other, cells)
+            self._bound = self._add_cells(other._cells)
+            self._take_over(other)
 
     def __add__(self, other: object) -> Sketch:
         """Return a sketch of both; open ones are used up by it."""
@@ -332,6 +326,7 @@ begin_epoch() first, which draws fresh noise
         first, second = sorted((self, other), key=id)
         with first._lock, second._lock:
             both = type(self)(_MAKE, **self._as_state())
+            both._shared = self._shared or self._state == "sealed"
             both.merge(other)
             self._retire()
         return both
