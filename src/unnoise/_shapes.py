@@ -1,7 +1,9 @@
 """Guessed shapes: how the counts of d cells might be spread, before any data are seen.
 
-A shape becomes a tally of true counts (``values``, ``cells``) that adds up to d exactly and involves no chance:
-the cumulative shares are rounded, so the number of cells at or above t is within ½ of its expectation.
+A shape is a law of the counts. :func:`shaped` turns it into a tally of true counts (``values``, ``cells``) that adds up
+to d: by a random draw, as data would come, or without chance, the cumulative shares rounded to whole cells. The draw
+matters for a plan: real data are rough, and an estimator that smooths cannot find the roughness of a given data
+set, only its law.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import InputError
+from .noisy import combine
 
 __all__ = ["NAMED", "shape_text", "shaped"]
 
@@ -50,15 +53,15 @@ def shape_text(shape: Any) -> str:
     return f"profile of {_law(shape)[0].size:,} counts"
 
 
-def shaped(shape: Any, cells: int) -> tuple[Int64, Int64]:
-    """Return true counts and how many of ``cells`` cells hold each.
+def shaped(shape: Any, cells: int, rng: np.random.Generator | None = None) -> tuple[Int64, Int64]:
+    """Return true counts and how many of ``cells`` cells hold each, drawn with ``rng`` or rounded without one.
 
     >>> values, cells = shaped("geometric:1", 8)
     >>> values.tolist(), cells.tolist()
     ([0, 1, 2, 3], [4, 2, 1, 1])
     """
     if isinstance(shape, int | float) and not isinstance(shape, bool):
-        return _power_law(float(shape), cells)
+        return _power_law(float(shape), cells, rng)
     if isinstance(shape, str):
         name, _, parameter = shape.partition(":")
         if name not in NAMED:
@@ -67,9 +70,9 @@ def shaped(shape: Any, cells: int) -> tuple[Int64, Int64]:
                 f"as name:parameter, got {shape!r}"
             )
         if name == "power":
-            return _power_law(_number(shape, parameter), cells)
-        return _spread(*_named(name, shape, parameter, cells), cells)
-    return _spread(*_law(shape), cells)
+            return _power_law(_number(shape, parameter), cells, rng)
+        return _spread(*_named(name, shape, parameter, cells), cells, rng)
+    return _spread(*_law(shape), cells, rng)
 
 
 def _number(shape: str, parameter: str) -> float:
@@ -127,27 +130,37 @@ def _law(shape: Any) -> tuple[Int64, Float]:
     return support.astype(np.int64), mass / mass.sum()
 
 
-def _spread(values: Int64, law: Float, cells: int) -> tuple[Int64, Int64]:
-    """Round the cumulative shares to whole cells."""
-    ends = np.rint(np.cumsum(law) / law.sum() * cells).astype(np.int64)
-    how_many = np.diff(ends, prepend=0)
+def _spread(
+    values: Int64, law: Float, cells: int, rng: np.random.Generator | None
+) -> tuple[Int64, Int64]:
+    """Draw the cells from the law, or round its cumulative shares to whole cells."""
+    if rng is None:
+        how_many = np.diff(np.rint(np.cumsum(law) / law.sum() * cells).astype(np.int64), prepend=0)
+    else:
+        how_many = rng.multinomial(cells, law / law.sum()).astype(np.int64)
     keep = how_many > 0
     return values[keep], how_many[keep]
 
 
-def _power_law(exponent: float, cells: int) -> tuple[Int64, Int64]:
-    """P(h ≥ t) = t^(1−s) for t = 1, 2, …"""
+def _power_law(exponent: float, cells: int, rng: np.random.Generator | None) -> tuple[Int64, Int64]:
+    """P(h ≥ t) = t^(1−s) for t = 1, 2, …: count by count up to DENSE, beyond by rank or one by one."""
     if not (math.isfinite(exponent) and exponent > 1):
         raise InputError(f"the exponent of a power law must be > 1, got {exponent}")
-    at_least = np.rint(cells * np.arange(1, DENSE + 2, dtype=float) ** (1 - exponent)).astype(np.int64)
-    values, how_many = np.arange(1, DENSE + 1, dtype=np.int64), -np.diff(at_least)
-    top = int(at_least[-1])
-    if top > 0:
-        edges = np.unique(np.rint(np.linspace(0, top, min(top, RANKS) + 1)).astype(np.int64))
-        middle = (edges[:-1] + edges[1:]) / 2
-        far = np.minimum((cells / middle) ** (1 / (exponent - 1)), 1e15).astype(np.int64)
-        values, how_many = np.append(values, far[::-1]), np.append(how_many, np.diff(edges)[::-1])
-    distinct, where = np.unique(values[how_many > 0], return_inverse=True)
-    total = np.zeros(distinct.size, dtype=np.int64)
-    np.add.at(total, where, how_many[how_many > 0])
-    return distinct, total
+    at_least = np.arange(1, DENSE + 2, dtype=float) ** (1 - exponent)
+    law = np.append(-np.diff(at_least), at_least[-1])
+    values, how_many = _spread(np.arange(1, DENSE + 2, dtype=np.int64), law, cells, rng)
+    if values[-1] <= DENSE:
+        return values, how_many
+    beyond = int(how_many[-1])
+    far, number = _far_tail(exponent, cells, beyond, rng)
+    return combine([(values[:-1], how_many[:-1]), (far, number)])
+
+
+def _far_tail(
+    exponent: float, cells: int, beyond: int, rng: np.random.Generator | None
+) -> tuple[Int64, Int64]:
+    """Return the counts above DENSE of ``beyond`` cells, at most RANKS of them told apart."""
+    edges = np.unique(np.rint(np.linspace(0, beyond, min(beyond, RANKS) + 1)).astype(np.int64))
+    share = (edges[:-1] + edges[1:]) / (2 * beyond) if rng is None else 1 - rng.random(edges.size - 1)
+    far = np.minimum((DENSE + 1) * share ** (-1 / (exponent - 1)), 1e15).astype(np.int64)
+    return far, np.diff(edges)

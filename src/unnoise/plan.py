@@ -1,9 +1,9 @@
 """What an ε buys, before any of it is spent.
 
-:func:`plan` lays out a data set of the guessed shape, draws noise on it, reconstructs it and answers, a few times over:
+:func:`plan` draws a data set of the guessed shape and noise upon it, reconstructs it and answers, a few times over:
 the errors and interval widths it reports are those of the real method on such data, not bounds. (The bounds that
-hold for every data set are in :mod:`unnoise.bounds`.) The noise costs nothing: the number of cells at each noisy
-count is drawn directly, count by count, so a plan for 10⁹ cells takes as long as one for 10⁵.
+hold for every data set are in :mod:`unnoise.bounds`.) Cells of equal count are drawn together, by a multinomial, so
+the time of a plan follows the number of different counts rather than the number of cells.
 
 Errors compare the reconstructed profile f̂ with the true f: ℓ1 = Σ|f̂ − f|, ℓ2, ℓ∞, and the earth-mover distance W1 =
 Σ_t |F̂(t) − F(t)| (F the cumulative profile), the mean error of the sorted counts.
@@ -49,7 +49,7 @@ class Plan:
 
     errors : mean error of the reconstructed profile, by metric: l1, l2, linf, w1
     widths : mean half-width of the 95 % interval in items, by answer
-    truths : the true answers of the guessed data set, to set the widths against
+    truths : the true answers for the guessed shape, to set the widths against
     target : metric and the error it should not exceed, or None
     repetitions : number of simulated releases behind each figure
     """
@@ -226,11 +226,11 @@ def _simulate(
     epsilon: float, cells: int, shape: Any, method: str, goal: tuple[str, float] | None, repetitions: int, seed: int
 ) -> Plan:
     """Release and reconstruct a data set of the shape a few times; average errors and widths."""
-    values, how_many = shaped(shape, cells)
     law = DiscreteLaplace(epsilon)
     rng = np.random.default_rng(seed)
     found: dict[str, list[float]] = {name: [] for name in (*METRICS, *ANSWERS)}
     for _ in range(repetitions):
+        values, how_many = shaped(shape, cells, rng)
         profile = reconstruct(draw_noisy_profile(values, how_many, law, rng), method=method)  # type: ignore[arg-type]
         for name, error in errors(profile, values, how_many).items():
             found[name].append(error)
@@ -240,7 +240,7 @@ def _simulate(
     return Plan(
         epsilon, cells, shape_text(shape), method,
         {name: mean[name] for name in METRICS}, {name: mean[name] for name in ANSWERS},
-        _truths(values, how_many), goal, repetitions,
+        _truths(*shaped(shape, cells)), goal, repetitions,
     )
 
 
