@@ -127,7 +127,8 @@ def line(items: int, result: dict, name: str) -> str:
 
 
 HEAD = (
-    "| cells | items | distinct, rel. RMSE | worst at_least(2, 3, 5, 10) | mean ℓ1 | max ℓ1 | coverage distinct / all | time |\n"
+    "| cells | items | distinct, rel. RMSE | worst at_least(2, 3, 5, 10) | mean ℓ1 | max ℓ1 "
+    "| coverage distinct / all | time |\n"
     "|---|---|---|---|---|---|---|---|"
 )
 
@@ -135,7 +136,7 @@ HEAD = (
 def single(quick: bool, times: int) -> list[str]:
     bits = 16 if quick else 20
     loads = [0.05, 0.25, 10**6 / 2**20, 2, 3, 4, 6, 10]
-    lines = [f"Without levels, 2^{bits} cells, ε = 1, Zipf 1.8, {times} runs each (load 0.954 is the target).", "", HEAD]
+    lines = [f"Without levels, 2^{bits} cells, ε = 1, Zipf 1.8, {times} runs each (load 0.954: the target).", "", HEAD]
     for load in loads:
         items = round(load * 2**bits)
         lines.append(line(items, runs(items, 2**bits, 1, 1.0, times, 1), f"2^{bits}, load {load:.3g}"))

@@ -146,18 +146,17 @@ class ItemProfile(Profile):
     def _tail_bands(self, lo: Int64, hi: Int64) -> tuple[Float, Float, Float]:
         tail = self.law.tail
         estimate, variance, share = tail.at_least(lo)
-        variance = variance - np.maximum(estimate, 0)
         unseen = self._unseen(share)
         closed = hi < NO_END
         if closed.any():
             minus, more, _ = tail.at_least(np.where(closed, hi + 1, NO_END - 1))
             estimate = estimate - np.where(closed, minus, 0.0)
-            variance = variance + np.where(closed, more - np.maximum(minus, 0), 0.0)
+            variance = variance + np.where(closed, more, 0.0)
         single = hi == lo
         if single.any():
             entry, spread, share = tail.entries(lo)
             estimate = np.where(single, entry, estimate)
-            variance = np.where(single, spread - np.maximum(entry, 0), variance)
+            variance = np.where(single, spread, variance)
             unseen = np.where(single, self._unseen(share) + tail.per_item, unseen)
         return estimate, variance, unseen
 
@@ -175,23 +174,34 @@ class ItemProfile(Profile):
         return estimate, stderr, estimate - margin, estimate + margin
 
     def _sum_parts(self, g: Function) -> tuple[float, float]:
-        """Estimate Σ g(h) and its variance: fitted blocks up to the top of the grid, the items above it one by one."""
+        """Estimate Σ g(h) and its variance: fitted blocks up to the last row, the items above it one by one."""
         law = self.law
-        fit, grid = law.fit, law.fit.grid
+        fit, last = law.fit, int(law.fit.grid.ends[-1])
         items = self.mass * self.number
+        edge = float(np.asarray(g(np.array([last])), dtype=float).reshape(-1)[0])
         values = np.broadcast_to(np.asarray(g(self.support), dtype=float), self.support.shape)
-        near = self.support <= grid.top
+        near = self.support <= last
+        # Counts above the last row cannot be told apart by the fit: it gives them g(last), the tail the rest.
         mean, spread = self._block_means(g, self.support[near], items[near], values[near])
+        mean[fit.grid.starts > last], spread[fit.grid.starts > last] = edge, 0.0
         variance = float(mean @ fit.covariance @ mean - fit.items @ mean**2)
-        variance += (1 / law.share - 1) * float(fit.items @ spread)
+        variance += float(fit.items @ spread) / law.share
         far, number = values[~near], items[~near]
         step = np.asarray(g(self.support[~near] + 1), dtype=float) - far
         scale = 1 / law.tail.far_share
-        variance += float(number @ ((scale - 1) * far**2 + step**2 * self.noisy.noise.variance * scale))
-        return float(mean @ fit.centre + number @ far), variance
+        blur = self.noisy.noise.variance + self._shared_variance
+        variance += float(number @ ((scale - 1) * far**2 + step**2 * blur * scale))
+        return float(mean @ fit.centre + number @ (far - edge)), variance
+
+    @cached_property
+    def _shared_variance(self) -> float:
+        """Variance of what smaller items add to the cell of a large one: Σ λ_t·t² up to the top of the grid."""
+        fit = self.law.fit
+        square = float(fit.grid.spread(fit.items) @ np.arange(fit.grid.top + 1.0) ** 2)
+        return square * max(part.share / part.noisy.cells for part in self.law.used)
 
     def _block_means(self, g: Function, counts: Int64, items: Float, values: Float) -> tuple[Float, Float]:
-        """Return mean and variance of g over the items of each block (0 for the items above the grid)."""
+        """Return mean and variance of g over the items of each block."""
         grid = self.law.fit.grid
         block = np.searchsorted(grid.starts, counts, side="right") - 1
         size = grid.size
@@ -203,7 +213,6 @@ class ItemProfile(Profile):
         mean = np.where(some, np.bincount(block, weights=items * values, minlength=size) / safe, plain)
         square = np.bincount(block, weights=items * values**2, minlength=size) / safe
         spread = np.where(some, np.maximum(square - mean**2, 0), 0.0)
-        mean[-1] = spread[-1] = 0.0
         return mean, spread
 
     @property
@@ -227,8 +236,8 @@ class ItemProfile(Profile):
         def change(t: NDArray[Any]) -> Float:
             return np.asarray(t * (1 / total + weighted / total**2) - xlogx(t) / total)
 
-        _, variance = self._sum_parts(change)
-        value, stderr = float(np.log(total) - weighted / total), float(np.sqrt(max(variance, 0.0)))
+        moved, variance = self._sum_parts(change)  # of the profile itself it is 1
+        value, stderr = float(np.log(total) - weighted / total + moved - 1), float(np.sqrt(max(variance, 0.0)))
         margin = float(ndtri((1 + level) / 2)) * stderr
         return value, stderr, max(value - margin, 0.0), min(value + margin, most)
 

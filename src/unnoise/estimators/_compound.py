@@ -34,6 +34,9 @@ Int = NDArray[np.int64]
 NEGLIGIBLE = 1e-13
 """Probability of noise that the likelihood leaves out."""
 
+BACKGROUND = 0.01
+"""Cells added to every row, seen and expected alike: far below one cell, far above rounding."""
+
 
 def blocks(dense: int, top: int, per_octave: int) -> Int:
     """Return the first counts of blocks that cover 1..top, and top + 1 at the end.
@@ -168,7 +171,7 @@ class Likelihood:
         noisy = np.maximum(fftconvolve(law, grid.pmf)[: grid.top + 1], 0.0)
         cumulated = np.cumsum(noisy)
         at_ends = np.concatenate([[0.0], cumulated[grid.ends + grid.reach], [1.0]])
-        return np.maximum(np.diff(at_ends), 1e-15), np.cumsum(cumulated)
+        return np.maximum(np.diff(at_ends), 0.0) + BACKGROUND / part.cells, np.cumsum(cumulated)
 
     def _shifted(self, twice: Float) -> Float:
         """Return, for each parameter, the probabilities of the rows with one such item added to every cell."""
@@ -182,7 +185,7 @@ class Likelihood:
 
     def value(self, items: Float) -> float:
         """Return the log-likelihood."""
-        return float(sum(part.tally @ np.log(self._rows(items, part)[0]) for part in self.parts))
+        return float(sum((part.tally + BACKGROUND) @ np.log(self._rows(items, part)[0]) for part in self.parts))
 
     def em_step(self, items: Float) -> Float:
         """Return the expected item numbers given the noisy cells: never less likely (Dempster et al. 1977)."""
@@ -198,8 +201,9 @@ class Likelihood:
         information = np.zeros((self.grid.size, self.grid.size))
         for part in self.parts:
             rows, twice = self._rows(items, part)
-            change = part.rate * (self._shifted(twice) - rows[:, None])
-            value += float(part.tally @ np.log(rows))
-            gradient += change.T @ (part.tally / rows)
+            change = part.rate * (self._shifted(twice) - (rows - BACKGROUND / part.cells)[:, None])
+            seen = part.tally + BACKGROUND
+            value += float(seen @ np.log(rows))
+            gradient += change.T @ (seen / rows)
             information += part.cells * (change.T @ (change / rows[:, None]))
         return value, gradient, information

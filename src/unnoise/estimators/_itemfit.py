@@ -36,6 +36,9 @@ RIDGE = 1e-10
 FAMILIES = (0.0, 2.0, 4.0, -1.0)
 """Growth α of the roughness along the counts; −1 stands for the second kind."""
 
+CHOICES = (0, 2)
+"""Steps at which the penalty is chosen; then it is kept, so that the iteration can settle."""
+
 EXEMPT = (0, 2)
 """How many of the first second differences go free."""
 
@@ -192,7 +195,7 @@ def fit_items(likelihood: Likelihood, epsilon: float, *, guess: float, pilot: in
         _, gradient, information = likelihood.score(items)
         scale, scaled = _scaled(information)
         target = information @ items + gradient
-        if step < 4:  # then the choice is kept, so that the iteration can settle
+        if step in CHOICES:
             penalty = _choose(grid, items, target, scale, scaled, epsilon)
             rough = penalty.kappa * roughness(grid, items, epsilon, penalty.alpha, penalty.exempt)
         factor = np.linalg.cholesky(scaled + rough * np.outer(scale, scale))

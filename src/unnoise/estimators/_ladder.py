@@ -1,6 +1,7 @@
 """The tail of the item profile, by power-series logarithms at several resolutions.
 
-Near: with Ĝ a law of the cells, N_t = m·[z^t] log Ĝ(z) needs the coefficients up to t only.
+Near: with Ĝ a law of the cells, N_t = m·[z^t] log Ĝ(z) needs the coefficients up to t only. Around a fitted law G the
+logarithm is taken to first order, log G + (Ĝ − G)/G, so that the noise of Ĝ is not divided by itself.
 
 Far: counts up to 10¹² do not fit into one series. Above a count ``top`` we look at the part of a cell's total that
 comes from items above ``top``: cells with totals up to ``top`` have none; the totals above it are moved down by the
@@ -32,7 +33,7 @@ from scipy.signal import fftconvolve
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
 from ._fit import Fit
-from ._series import logarithm, reciprocal
+from ._series import logarithm, product, reciprocal
 from .linear import weights
 
 __all__ = ["LENGTH", "CellLaw", "Law", "Rung", "Tail", "climb"]
@@ -49,12 +50,14 @@ class CellLaw:
     """Law of the cells of one range, near and far, and its noisy cells.
 
     near : P(total = s) for s = 0..top
+    residual : what the unbiased law has in excess of it, where near is a fitted law; else 0
     far, mass : law of the part of a total that comes from items above top, 0 included; empty if there is none
     shift : mean of what smaller items add to it
     strayed : share of the cells above top, or too many to speak of their items
     """
 
     near: Float
+    residual: Float
     far: Int
     mass: Float
     shift: int
@@ -72,17 +75,22 @@ class CellLaw:
         here = (law.support > trusted) & (law.support <= top)
         near[trusted + 1 :] = 0.0
         near[law.support[here]] = law.mass[here]
+        residual = np.zeros(top + 1)
+        if trusted >= top:
+            inside = law.support <= top
+            residual[law.support[inside]] = law.mass[inside]
+            residual -= near
         above = law.support > top
         if not above.any():
-            return cls(near, np.zeros(0, dtype=np.int64), np.zeros(0), 0, 0.0, noisy)
+            return cls(near, residual, np.zeros(0, dtype=np.int64), np.zeros(0), 0, 0.0, noisy)
         small = float(head[: top + 1].sum())
         if small < 1e-3:
-            return cls(near, np.zeros(0, dtype=np.int64), np.zeros(0), 0, 1.0, noisy)
+            return cls(near, residual, np.zeros(0, dtype=np.int64), np.zeros(0), 0, 1.0, noisy)
         shift = round(float(np.arange(top + 1) @ head[: top + 1] / small))
         totals = np.concatenate([law.support[above], np.arange(top + 1, head.size)])
         mass = np.concatenate([law.mass[above], -head[top + 1 :]])
         far = np.concatenate([[0], np.maximum(totals - shift, top + 1)])
-        return cls(near, far, np.concatenate([[1 - mass.sum()], mass]), shift, 1 - small, noisy)
+        return cls(near, residual, far, np.concatenate([[1 - mass.sum()], mass]), shift, 1 - small, noisy)
 
     @property
     def top(self) -> int:
@@ -122,6 +130,7 @@ class Rung:
     entry_variance, curve_variance : of that, and of the number at or above it
     place : mean of the totals seen in the bin (its middle where none is)
     share : share of all items that belongs to the cells used
+    entry_number, curve_number : the items expected, where the variances are those of a fitted law
     """
 
     step: int
@@ -131,6 +140,8 @@ class Rung:
     entry_variance: Float
     curve_variance: Float
     share: float
+    entry_number: Float | None = None
+    curve_number: Float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,26 +162,29 @@ class Tail:
     per_item: float
 
     def at_least(self, k: Int) -> tuple[Float, Float, Float]:
-        """Return the unprojected number of items at or above each k > above, its Poisson variance, and the share."""
+        """Return the unprojected number of items at or above each k > above, its variance, and the share used."""
         estimate, variance, share = np.zeros(k.size), np.zeros(k.size), np.full(k.size, self.far_share)
         beyond = 0.0
         for rung in reversed(self.rungs):
             curve = np.cumsum(rung.items[::-1])[::-1] + beyond
             index = -(-(k - rung.step // 2) // rung.step) - rung.first
             here = (index >= 0) & (index < curve.size)
-            estimate[here], variance[here] = curve[index[here]], rung.curve_variance[index[here]]
+            number = curve if rung.curve_number is None else rung.curve_number
+            estimate[here] = curve[index[here]]
+            variance[here] = (rung.curve_variance - np.maximum(number, 0))[index[here]]
             share[here] = rung.share
             beyond = float(curve[0]) if curve.size else beyond
         return estimate, variance, share
 
     def entries(self, t: Int) -> tuple[Float, Float, Float]:
-        """Return the unprojected number of items at each t > above (per count), its Poisson variance, and the share."""
+        """Return the unprojected number of items at each t > above (per count), its variance, and the share used."""
         estimate, variance, share = np.zeros(t.size), np.zeros(t.size), np.full(t.size, self.far_share)
         for rung in self.rungs:
             index = (t + rung.step // 2) // rung.step - rung.first
             here = (index >= 0) & (index < rung.items.size)
             estimate[here] = rung.items[index[here]] / rung.step
-            variance[here] = rung.entry_variance[index[here]]
+            number = rung.items if rung.entry_number is None else rung.entry_number
+            variance[here] = (rung.entry_variance - np.maximum(number, 0))[index[here]]
             share[here] = rung.share
         return estimate, variance, share
 
@@ -180,7 +194,7 @@ def climb(near: Sequence[Law], far: Sequence[Law], above: int, noise: DiscreteLa
     taps = _taps(noise)
     top = near[0][0].top
     far_share = min(1.0, sum(share for _, share in far))
-    rungs = [_near_rung(near, above + 1, taps)] if above < top else []
+    rungs = [_near_rung(near, above + 1, noise, taps)] if above < top else []
     largest, step, reached = max(law.largest for law, _ in far), 1, max(above, top)
     deep = [law for law, _ in far if law.far.size]
     while reached < largest:
@@ -203,19 +217,42 @@ def _taps(noise: DiscreteLaplace) -> Float:
     return weights(lambda t: np.asarray(t == middle, dtype=float), middle + np.arange(-half, half + 1), noise)
 
 
-def _near_rung(laws: Sequence[Law], first: int, taps: Float) -> Rung:
-    """Every count from ``first`` to top, by the logarithm of the near law."""
+def _near_rung(laws: Sequence[Law], first: int, noise: DiscreteLaplace, taps: Float) -> Rung:
+    """Every count from ``first`` to top, by the logarithm of the near law.
+
+    Where that is a fitted law, it also says how many cells to expect, so that a tail of a few items does not pretend
+    to be certain; else the variances are those of the noisy cells seen.
+    """
     top = laws[0][0].top
     share = min(1.0, sum(part for _, part in laws))
-    items, entry, curve = np.zeros(top + 1), np.zeros(top + 1), np.zeros(top + 1)
+    items, fitted, entry, curve = np.zeros((4, top + 1))
+    known = all(law.residual.any() for law, _ in laws)
     for law, _ in laws:
-        items += law.noisy.cells * logarithm(law.near)
-        tally = _binned(np.clip(law.noisy.values, 0, top + 1), law.noisy.tally.astype(float), 1, top + 1)
-        spread, cumulated = _variances(tally[:-1], reciprocal(law.near), taps)
+        inverse, plain = reciprocal(law.near), logarithm(law.near)
+        fitted += law.noisy.cells * plain
+        items += law.noisy.cells * (plain + product(inverse, law.residual, top + 1))
+        tally = _expected(law, noise) if known else _seen(law)
+        spread, cumulated = _variances(tally[:-1], inverse, taps)
         entry, curve = entry + spread, curve + cumulated + tally[-1]
+    at_least = -(fitted[0] + np.concatenate([[0.0, 0.0], np.cumsum(fitted[1:-1])]))
     here = slice(first, None)
+    expected = (fitted[here] / share, at_least[here] / share) if known else (None, None)
     return Rung(1, first, items[here] / share, np.arange(first, top + 1.0), entry[here] / share**2,
-                curve[here] / share**2, share)
+                curve[here] / share**2, share, *expected)
+
+
+def _seen(law: CellLaw) -> Float:
+    """Noisy cells at 0..top and above, those below 0 at 0."""
+    values = np.clip(law.noisy.values, 0, law.top + 1)
+    return _binned(values, law.noisy.tally.astype(float), 1, law.top + 1)
+
+
+def _expected(law: CellLaw, noise: DiscreteLaplace) -> Float:
+    """Noisy cells to expect at 0..top and above, those below 0 at 0."""
+    reach = min(noise.reach(1e-9), law.top)
+    noisy = np.maximum(fftconvolve(law.near, noise.pmf(np.arange(-reach, reach + 1))), 0)
+    chances = np.concatenate([[noisy[: reach + 1].sum()], noisy[reach + 1 : reach + law.top + 1]])
+    return law.noisy.cells * np.append(chances, max(0.0, 1 - chances.sum()))
 
 
 def _far_rung(laws: Sequence[CellLaw], share: float, step: int, first: int, taps: Float) -> Rung:

@@ -225,7 +225,7 @@ def _assemble(
     far = [_cell_law(part, per_count, float(fit.items[-1]), trusted) for part in parts if part not in used]
     far = [(law, part) for law, part in far if law.strayed < MOST_STRAYED]
     tail = climb(near, near + far, grid.dense, used[0].noisy.noise)
-    head, far_items = _join(per_count, tail, grid, rough if trusted == grid.dense else [])
+    head, far_items = _join(grid.spread(_faithful(fit)), tail, grid, rough if trusted == grid.dense else [])
     support = np.concatenate([np.flatnonzero(head), far_items[0]]).astype(np.int64)
     items = np.concatenate([head[head > 0], far_items[1]])
     load = float(items.sum()) * max(part.share / part.noisy.cells for part in used)
@@ -236,6 +236,28 @@ def _assemble(
         "smoothing": vars(fit.diagnostics["penalty"]),
     }
     return ItemLaw(support, items, fit, tail, tuple(used), load, notes)
+
+
+def _faithful(fit: ItemFit) -> Float:
+    """Move the fitted numbers at or above 8, 16, 32, … towards the unbiased ones, and scale each octave to fit.
+
+    A smooth profile does not follow the items that happen to be there: its error at ``at_least(k)`` is about that of a
+    Poisson number, N_k, while the unbiased estimate has the variance V − N_k. The two are weighted accordingly.
+    """
+    grid, items = fit.grid, fit.items
+    first = np.searchsorted(grid.starts[:-1], 2 ** np.arange(3, int(np.log2(max(grid.ends[-1] // 2, 8))) + 1))
+    first = first[first < grid.size - 1]
+    if first.size == 0:
+        return items
+    rows = (np.arange(grid.size)[None, :] >= first[:, None]).astype(float)
+    fitted = rows @ items
+    extra = np.einsum("ij,jk,ik->i", rows, fit.covariance, rows) - fitted
+    curve = fitted + fitted / (fitted + np.maximum(extra, 0) + 1) * (rows @ fit.centre - fitted)
+    whole = float(items.sum())
+    curve = np.concatenate([[whole], np.minimum.accumulate(curve.clip(0, whole)), [0.0]])
+    wanted, had = -np.diff(curve), np.add.reduceat(items, np.concatenate([[0], first]))
+    factor = np.where(had > 1e-6, wanted / np.maximum(had, 1e-6), 1.0)
+    return np.asarray(items * np.repeat(factor, np.diff(np.concatenate([[0], first, [grid.size]]))))
 
 
 def _join(

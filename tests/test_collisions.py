@@ -1,0 +1,259 @@
+"""Power series, compound Poisson likelihood, and the item profile beneath shared cells."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oracles_items import brute_law, dense_rows, log_series, sketch, throw_law, zipf_numbers
+from unnoise.errors import InputError, OverloadError
+from unnoise.estimators._compound import Grid, Likelihood, Part, blocks, cell_law
+from unnoise.estimators._fit import Fit
+from unnoise.estimators._itemfit import octaves, roughness
+from unnoise.estimators._series import exponential, logarithm, reciprocal
+from unnoise.estimators.collisions import collisions, decompound, level_shares, ranges
+from unnoise.layout import Layout
+from unnoise.noise import DiscreteLaplace
+from unnoise.noisy import NoisyProfile
+
+small = st.lists(st.integers(0, 9), min_size=1, max_size=12)
+
+
+def hashed(cells: int, levels: int = 1) -> Layout:
+    return Layout(kind="hashed", cells=cells, levels=levels, hash_seed=0)
+
+
+# ---------------------------------------------------------------- series
+
+
+@given(small, st.integers(1, 9))
+def test_logarithm_equals_the_exact_recurrence(rest, first):
+    scale = first + sum(rest)
+    exact = [Fraction(first, scale), *(Fraction(x, scale) for x in rest)]
+    fast = logarithm(np.array([float(x) for x in exact]))
+    assert fast[0] == pytest.approx(math.log(first / scale))
+    truth = np.array([float(x) for x in log_series(exact)[1:]])
+    # 1/g may grow like (scale/first)^T, and rounding with it
+    assert np.allclose(fast[1:], truth, rtol=1e-9, atol=1e-13 * max(1, np.abs(truth).max(initial=0)))
+
+
+@pytest.mark.parametrize("load", [0.1, 1.0, 4.0])
+def test_long_series_are_as_good_as_the_quadratic_recurrence(load):
+    terms = 3000
+    rates = load * np.arange(1, terms) ** -1.8 / (np.arange(1, terms) ** -1.8).sum()
+    law = exponential(np.concatenate([[-load], rates]))
+    slow = np.zeros(terms)
+    slow[0] = math.exp(-load)
+    for s in range(1, terms):  # Panjer's recurrence
+        slow[s] = (np.arange(1, s + 1) * rates[:s]) @ slow[s - 1 :: -1][:s] / s
+    assert np.abs(law - slow).max() < 1e-13
+    assert np.abs(logarithm(law)[1:] - rates).max() < 1e-14 * math.exp(2 * load) * 10
+
+
+@given(small, st.integers(1, 9))
+def test_reciprocal(rest, first):
+    series = np.array([first, *rest], dtype=float)
+    unit = np.convolve(series, reciprocal(series))[: series.size]
+    size = np.convolve(np.abs(series), np.abs(reciprocal(series)))[: series.size]
+    assert np.allclose(unit, np.eye(series.size)[0], atol=1e-12 * size.max())
+
+
+def test_series_refuse_what_has_no_logarithm():
+    with pytest.raises(InputError, match="must be > 0, got 0"):
+        logarithm(np.array([0.0, 1.0]))
+    with pytest.raises(InputError, match="must not be 0"):
+        reciprocal(np.array([0.0, 1.0]))
+
+
+# ---------------------------------------------------------------- law of the cells
+
+
+def test_cell_law_equals_enumeration():
+    items = np.array([0.0, 3.0, 1.5, 0.0, 0.7] + [0.0] * 15)
+    fast = cell_law(items, 0.5, above=0.6)
+    slow = math.exp(-0.3) * brute_law({1: 1.5, 2: 0.75, 4: 0.35}, 20)
+    assert np.allclose(fast, slow, atol=1e-14)
+
+
+def test_cell_law_is_the_limit_of_throwing_items():
+    counts, cells = [1, 1, 2, 5] * 50, 400
+    exact = np.array([float(x) for x in throw_law(counts, cells, 12)])
+    poisson = cell_law(np.bincount(counts, minlength=12).astype(float), 1 / cells)
+    # Le Cam: total variation below Σ p² = 200/400²
+    assert 0.5 * np.abs(exact - poisson).sum() < len(counts) / cells**2
+
+
+def test_blocks_cover_every_count_once():
+    starts = blocks(16, 500, 8)
+    assert starts[0] == 1
+    assert starts[-1] == 501
+    assert (np.diff(starts) >= 1).all()
+    assert (np.diff(starts)[:16] == 1).all()
+
+
+@pytest.mark.parametrize("power", [1, 2, "3/2"])
+def test_rows_equal_the_dense_channel(power):
+    noise = DiscreteLaplace(1, power)
+    grid = Grid.make(noise, 60, dense=16, top=120, per_octave=4)
+    items = np.linspace(5, 1, grid.size)
+    part = Part(np.ones(grid.ends.size + 1), 50, 0.5)
+    rows, _ = Likelihood(grid, (part,))._rows(items, part)
+    law = cell_law(grid.spread(items), part.rate, items[-1])
+    slow = dense_rows(law, noise.pmf, grid.ends)
+    assert np.allclose(rows - 0.01 / part.cells, slow, atol=1e-10)
+
+
+def test_score_is_the_gradient_and_information_its_square():
+    rng = np.random.default_rng(1)
+    noise = DiscreteLaplace(1)
+    grid = Grid.make(noise, 40, dense=12, top=80, per_octave=4)
+    parts = tuple(
+        Part(rng.integers(1, 50, grid.ends.size + 1).astype(float), cells, share)
+        for cells, share in ((100, 0.5), (80, 0.25))
+    )
+    likelihood = Likelihood(grid, parts)
+    items = rng.uniform(2, 9, grid.size)
+    _, gradient, information = likelihood.score(items)
+    for j in range(0, grid.size, 3):
+        step = np.zeros(grid.size)
+        step[j] = 1e-3
+        slope = (likelihood.value(items + step) - likelihood.value(items - step)) / 2e-3
+        assert slope == pytest.approx(gradient[j], rel=1e-4, abs=1e-5)
+    assert np.allclose(information, information.T)
+    # J·δ is the expected change of the score
+    expected = np.zeros(grid.size)
+    delta = np.full(grid.size, 1e-3)
+    for part in parts:
+        moved, _ = likelihood._rows(items + delta, part)
+        swapped = Likelihood(grid, (Part(part.cells * moved, part.cells, part.share),))
+        base, _ = likelihood._rows(items, part)
+        same = Likelihood(grid, (Part(part.cells * base, part.cells, part.share),))
+        expected += swapped.score(items)[1] - same.score(items)[1]
+    assert np.allclose(information @ delta, expected, rtol=1e-3)
+
+
+def test_em_never_lowers_the_likelihood():
+    rng = np.random.default_rng(2)
+    counts, numbers = zipf_numbers(500, 1.8, rng)
+    noisy = sketch(counts, numbers, hashed(512), DiscreteLaplace(1), rng)
+    grid = Grid.make(noisy.noise, int(noisy.values[-1]), dense=32, top=200)
+    likelihood = Likelihood(grid, (Part.of(noisy, 1.0, grid),))
+    items, before = np.full(grid.size, 5.0), -np.inf
+    for _ in range(10):
+        value = likelihood.value(items)
+        assert value >= before - 0.05  # the background of a hundredth of a cell is not part of the model
+        items, before = likelihood.em_step(items), value
+
+
+def test_roughness_leaves_straight_lines_and_power_laws_alone():
+    grid = Grid.make(DiscreteLaplace(1), 300, dense=32, top=400)
+    centres = grid.starts[:-1] + (grid.widths - 1) / 2
+    line = np.append((1000 - centres) * grid.widths, 7.0)
+    power = np.append(1e4 / (centres * (centres + 1)) * grid.widths, 7.0)
+    bumpy = np.append((1000 + 200 * np.sin(centres)) * grid.widths, 7.0)
+    for items, alpha in ((line, 0.0), (line, 4.0), (power, -1.0)):
+        rough = roughness(grid, items, 1.0, alpha, 0)
+        assert items @ rough @ items < 1e-9 * (bumpy @ rough @ bumpy)
+
+
+def test_octaves_partition_the_blocks():
+    rows = octaves(Grid.make(DiscreteLaplace(1), 500))
+    assert (rows.sum(axis=0) == 1).all()
+
+
+# ---------------------------------------------------------------- levels and refusals
+
+
+@pytest.mark.parametrize("levels", [1, 2, 3, 16])
+def test_level_shares_add_up_to_one(levels):
+    shares = level_shares(levels)
+    assert shares.sum() == 1
+    assert shares[-1] == (shares[-2] if levels > 1 else 1)
+
+
+def test_levels_need_their_parts():
+    noisy = NoisyProfile.from_tally([0], [64], noise=DiscreteLaplace(1), layout=hashed(64, 4))
+    with pytest.raises(InputError, match="one noisy profile per level, got 0 for 4"):
+        ranges(noisy)
+
+
+@pytest.mark.parametrize("load", [0.3, 2.0])
+@pytest.mark.parametrize("epsilon", [0.5, 3])
+def test_item_numbers_are_never_negative(load, epsilon):
+    rng = np.random.default_rng(3)
+    counts, numbers = zipf_numbers(round(load * 4096), 1.8, rng)
+    law = collisions(sketch(counts, numbers, hashed(4096), DiscreteLaplace(epsilon), rng))
+    assert (law.items >= 0).all()
+    assert (law.support >= 1).all()
+    assert (np.diff(law.support) > 0).all()
+    assert (law.tail.items >= 0).all()
+
+
+def test_overload_is_refused_and_the_cells_named_would_do():
+    rng = np.random.default_rng(4)
+    counts, numbers = zipf_numbers(40_000, 1.8, rng)
+    with pytest.raises(OverloadError, match=r"got about .* in each of 4,096 cells: ([\d,]+) cells would do") as caught:
+        collisions(sketch(counts, numbers, hashed(4096), DiscreteLaplace(1), rng))
+    cells = int(str(caught.value).split("cells: ")[1].split(" cells")[0].replace(",", ""))
+    assert cells & (cells - 1) == 0
+    law = collisions(sketch(counts, numbers, hashed(cells), DiscreteLaplace(1), rng))
+    assert law.items.sum() == pytest.approx(40_000, rel=0.1)
+
+
+def test_hopeless_overload_is_refused_too():
+    rng = np.random.default_rng(5)
+    counts, numbers = zipf_numbers(200_000, 1.8, rng)
+    with pytest.raises(OverloadError):
+        collisions(sketch(counts, numbers, hashed(256), DiscreteLaplace(1), rng))
+
+
+# ---------------------------------------------------------------- the plain logarithm and the far tail
+
+
+def test_decompound_inverts_an_exact_law():
+    items = np.zeros(200)
+    items[[1, 2, 7, 50]] = [3000.0, 1000.0, 200.0, 40.0]
+    law = cell_law(items.copy(), 1 / 8192)
+    noisy = NoisyProfile.from_tally([0], [8192], noise=DiscreteLaplace(1), layout=hashed(8192))
+    support, found = decompound(Fit(np.arange(200), law / law.sum(), "exact law"), noisy)
+    dense = np.zeros(200)
+    dense[support] = found
+    assert np.abs(dense - items).max() < 1e-3 * items.max()
+
+
+def test_decompound_refuses_a_high_load():
+    noisy = NoisyProfile.from_tally([3], [64], noise=DiscreteLaplace(1), layout=hashed(64))
+    with pytest.raises(OverloadError):
+        decompound(Fit(np.array([0, 3]), np.array([0.05, 0.95]), "made up"), noisy)
+
+
+def test_huge_counts_are_found_beneath_collisions():
+    rng = np.random.default_rng(6)
+    counts = np.array([1, 3, 10**6, 10**9, 10**12])
+    numbers = np.array([2000, 500, 40, 10, 3])
+    law = collisions(sketch(counts, numbers, hashed(4096), DiscreteLaplace(1), rng))
+    for count, number in zip(counts[2:], numbers[2:]):
+        near = (law.support > count * 0.999) & (law.support < count * 1.001)
+        assert law.items[near].sum() == pytest.approx(number, abs=0.12 * number + 0.3)  # a collision hides two
+    assert law.support @ law.items == pytest.approx(counts @ numbers, rel=1e-3)
+
+
+def test_two_equal_large_items_in_one_cell_are_told_apart():
+    # All items have count 5000 and half of the cells hold one or more: totals of 10,000 are pairs, not items.
+    rng = np.random.default_rng(7)
+    law = collisions(sketch(np.array([5000]), np.array([3000]), hashed(4096), DiscreteLaplace(1), rng))
+    assert law.items.sum() == pytest.approx(3000, rel=0.05)
+    assert law.items[law.support > 7500].sum() < 120
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 60), st.integers(1, 40), st.integers(0, 10**6))
+def test_small_sketches_never_fail(items, count, seed):
+    rng = np.random.default_rng(seed)
+    law = collisions(sketch(np.array([count]), np.array([items]), hashed(64), DiscreteLaplace(1), rng))
+    assert np.isfinite(law.items).all()

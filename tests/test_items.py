@@ -1,0 +1,262 @@
+"""Answers about the items beneath hashed cells: meanings, intervals, levels, merged noise."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binom, chi2
+
+from oracles_items import sketch, zipf_numbers
+from unnoise.errors import InputError, OverloadError
+from unnoise.estimators.collisions import collisions
+from unnoise.hashing import cells_of, hash_columns
+from unnoise.items import ItemProfile, item_profile
+from unnoise.layout import Layout
+from unnoise.noise import DiscreteLaplace
+from unnoise.noisy import NoisyCounts, NoisyProfile
+from unnoise.reconstruct import reconstruct
+
+FALSE_ALARM = 1e-9
+
+
+def hashed(cells: int, levels: int = 1) -> Layout:
+    return Layout(kind="hashed", cells=cells, levels=levels, hash_seed=0)
+
+
+def simulate(items, cells=4096, levels=1, epsilon=1, power=1, seed=1, exponent=1.8):
+    rng = np.random.default_rng(seed)
+    counts, numbers = zipf_numbers(items, exponent, rng)
+    return sketch(counts, numbers, hashed(cells, levels), DiscreteLaplace(epsilon, power), rng), counts, numbers
+
+
+@pytest.fixture(scope="module")
+def example():
+    noisy, counts, numbers = simulate(3000)
+    return item_profile(noisy), counts, numbers
+
+
+# ---------------------------------------------------------------- what the answers mean
+
+
+def test_fractions_are_shares_of_the_items_that_occur(example):
+    profile, _, _ = example
+    assert isinstance(profile, ItemProfile)
+    assert profile.support[0] >= 1
+    assert profile.mass.sum() == pytest.approx(1)
+    assert (profile.mass >= 0).all()
+    assert profile.items == pytest.approx(profile.distinct.value)
+    assert profile[0].value == 0
+    assert profile[0].high == 0
+    assert profile[1].value == pytest.approx(profile.exactly(1).value / profile.items)
+    assert profile.at_least(1).value == pytest.approx(profile.at_least(0).value)
+
+
+def test_every_answer_contains_the_truth_of_an_ordinary_sketch(example):
+    profile, counts, numbers = example
+    total = int(counts @ numbers)
+    level = 1 - 1e-9
+    for k in (1, 2, 3, 10, 100, 256, 257, 300, 1000, 5000):
+        assert numbers[counts >= k].sum() in profile.at_least(k).at(level), k
+    for t in (1, 2, 5, 50, 256, 257, 1000):
+        assert numbers[counts == t].sum() in profile.exactly(t).at(level), t
+    assert total in profile.total.at(level)
+    assert (np.sqrt(counts) @ numbers) in profile.moment(0.5).at(level)
+    assert profile.quantile(0.5).low <= 1 <= profile.quantile(0.5).high
+    assert "items" in str(profile)
+    assert len(profile.table()) == 5
+    assert profile.cell_profile.cells == 4096
+    assert profile.load == pytest.approx(3000 / 4096, rel=0.2)
+
+
+def test_bands_from_the_head_into_the_tail_are_differences(example):
+    profile, _, _ = example
+    row = profile.table([10, 1000])[0]
+    inside = profile.at_least(10).value - profile.at_least(1000).value
+    assert row.items.value == pytest.approx(inside)
+    assert row.items.low <= inside <= row.items.high
+
+
+def test_exports(example):
+    profile, _, _ = example
+    assert profile.to_arrow().num_rows == profile.support.size
+    assert profile.to_dict()["method"] == "items"
+
+
+def test_total_is_the_sum_of_the_cells(example):
+    profile, counts, numbers = example
+    assert profile.total.stderr < 1.6 * math.sqrt(4096 * DiscreteLaplace(1).variance)
+    assert profile.total.value == pytest.approx(int(counts @ numbers), abs=6 * profile.total.stderr)
+
+
+@pytest.mark.parametrize("levels", [1, 16])
+def test_an_empty_sketch_has_no_items(levels):
+    rng = np.random.default_rng(8)
+    noisy = sketch(np.array([1]), np.array([0]), hashed(2**14, levels), DiscreteLaplace(1), rng)
+    profile = item_profile(noisy)
+    assert 0 in profile.distinct
+    assert 0 in profile.total
+    assert 0 in profile.at_least(10)
+    assert profile.distinct.value < 6 * math.sqrt(2**14)
+    assert profile.entropy.low == 0
+    assert math.isfinite(profile.entropy.high)
+    assert str(profile)
+
+
+# ---------------------------------------------------------------- methods and refusals
+
+
+def test_reconstruct_comes_here():
+    noisy, _, _ = simulate(3000)
+    assert isinstance(reconstruct(noisy, method="isotonic"), ItemProfile)
+
+
+@pytest.mark.parametrize("method", ["isotonic", "linear"])
+def test_plain_methods_take_the_logarithm_of_the_cells(method):
+    noisy, counts, numbers = simulate(3000, epsilon=2)
+    profile = item_profile(noisy, method=method)
+    assert profile.method == method
+    assert profile.items == pytest.approx(3000, rel=0.1)
+    assert (profile.mass >= 0).all()
+    assert numbers[counts >= 2].sum() in profile.at_least(2).at(1 - 1e-9)
+
+
+def test_refusals():
+    noisy, _, _ = simulate(3000, cells=2**12, levels=4)
+    with pytest.raises(InputError, match="method must be 'auto' for a sketch with levels, got 'isotonic'"):
+        item_profile(noisy, method="isotonic")
+    with pytest.raises(InputError, match="max_count must be None"):
+        item_profile(noisy, max_count=5)
+    with pytest.raises(InputError, match="layout must be hashed"):
+        item_profile(NoisyProfile.from_counts([1, 2], epsilon=1))
+
+
+def test_a_high_load_is_answered_with_a_warning_or_refused():
+    noisy, _, _ = simulate(3 * 2**14, cells=2**14)
+    profile = item_profile(noisy)
+    assert "items share each cell" in profile.diagnostics["warning"]
+    assert profile.items == pytest.approx(3 * 2**14, rel=0.1)
+    with pytest.raises(OverloadError, match="cells would do"):
+        item_profile(simulate(8 * 2**12, cells=2**12)[0])
+
+
+# ---------------------------------------------------------------- noise and variance
+
+
+@pytest.mark.parametrize("power", [2, 3])
+def test_merged_noise(power):
+    noisy, counts, numbers = simulate(6000, cells=8192, power=power, seed=9)
+    profile = item_profile(noisy)
+    for k in (1, 2, 5, 50):
+        assert numbers[counts >= k].sum() in profile.at_least(k).at(1 - 1e-9)
+    alone = item_profile(simulate(6000, cells=8192, seed=9)[0])
+    assert profile.distinct.stderr > alone.distinct.stderr
+
+
+def test_fractional_power_of_merged_noise():
+    rng = np.random.default_rng(10)
+    counts, numbers = zipf_numbers(3000, 1.8, rng)
+    noisy = sketch(counts, numbers, hashed(4096), DiscreteLaplace(1, 1), rng)
+    noise = DiscreteLaplace(1, "3/2")
+    p = 1 - math.exp(-1)
+    extra = rng.negative_binomial(0.5, p, 4096) - rng.negative_binomial(0.5, p, 4096)
+    cells = np.repeat(noisy.values, noisy.tally) + extra
+    profile = item_profile(NoisyCounts(cells, noise, hashed(4096)).profile())
+    assert 3000 in profile.distinct.at(1 - 1e-9)
+
+
+def test_collision_variance_is_m_times_exp_load_minus_load_minus_one():
+    # Hardly any noise: what is left is the collision part, here against theory and (below) against simulation.
+    noisy, _, _ = simulate(4096, epsilon=12)
+    fit = collisions(noisy).fit
+    load = fit.items.sum() / 4096
+    variance = fit.covariance.sum() - fit.items.sum()
+    assert variance == pytest.approx(4096 * (math.exp(load) - load - 1), rel=0.02)
+
+
+@pytest.mark.statistical
+def test_collision_variance_by_simulation():
+    """Sample variance of −m·log(empty share): χ² with n−1 degrees of freedom, false alarm 1e-9 on either side."""
+    rng = np.random.default_rng(11)
+    m, items, runs = 1024, 1024, 3000
+    estimates = np.empty(runs)
+    for i in range(runs):
+        empty = m - np.unique(rng.integers(0, m, items)).size
+        estimates[i] = -m * math.log(empty / m)
+    ratio = estimates.var(ddof=1) / (m * (math.e - 2))
+    low, high = chi2.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], runs - 1) / (runs - 1)
+    print(f"variance ratio {ratio:.4f}, accepted {low:.4f} to {high:.4f}")
+    assert low * 0.99 < ratio < high * 1.01  # 1 %: second-order terms at m = 1024
+    assert not low < 1.25 * ratio < high
+
+
+# ---------------------------------------------------------------- levels and hashing
+
+
+def test_levels_combine():
+    noisy, counts, numbers = simulate(50_000, cells=2**15, levels=8)
+    profile = item_profile(noisy)
+    assert profile.diagnostics["levels_used"] > 1
+    assert profile.items == pytest.approx(50_000, rel=0.1)
+    for k in (1, 2, 10, 300, 5000):
+        assert numbers[counts >= k].sum() in profile.at_least(k).at(1 - 1e-9), k
+
+
+def test_levels_answer_where_one_level_refuses():
+    with pytest.raises(OverloadError):
+        item_profile(simulate(200_000, cells=2**14, seed=12)[0])
+    noisy, _, _ = simulate(200_000, cells=2**14, levels=8, seed=12)
+    assert 200_000 in item_profile(noisy).distinct.at(1 - 1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.statistical
+def test_the_simulator_has_the_law_of_hashing():
+    """Totals of 10⁶ hashed integers against simulated ones, level by level: χ², false alarm 1e-9 in all."""
+    rng = np.random.default_rng(13)
+    layout = hashed(2**16, 4)
+    counts, numbers = zipf_numbers(10**6, 1.8, rng)
+    each = rng.permutation(np.repeat(counts, numbers))
+    cells = cells_of(hash_columns([np.arange(10**6)]), layout)
+    real = np.bincount(cells, weights=each, minlength=2**16).astype(np.int64).reshape(4, -1)
+    exact = DiscreteLaplace(60)  # no noise to speak of
+    made = sketch(counts, numbers, layout, exact, rng)
+    for level in range(4):
+        edges = np.unique(np.quantile(real[level], np.linspace(0, 1, 30)))
+        a = np.histogram(real[level], edges)[0]
+        b = np.histogram(np.repeat(made.parts[level].values, made.parts[level].tally), edges)[0]
+        statistic = ((a - b) ** 2 / np.maximum(a + b, 1)).sum()
+        assert statistic < chi2.isf(FALSE_ALARM / 4, edges.size), level
+
+
+# ---------------------------------------------------------------- coverage
+
+
+def _misses(levels: int, runs: int) -> tuple[dict[str, int], dict[str, int]]:
+    """Count the 95 % intervals that miss the truth, and (negative control) a truth five standard errors away."""
+    missed, control = {}, {}
+    for seed in range(runs):
+        noisy, counts, numbers = simulate(3000, cells=4096, levels=levels, seed=100 + seed)
+        profile = item_profile(noisy)
+        questions = {f"at_least({k})": (profile.at_least(k), numbers[counts >= k].sum()) for k in (1, 2, 5, 20, 300)}
+        questions |= {f"exactly({t})": (profile.exactly(t), numbers[counts == t].sum()) for t in (1, 2, 5, 20)}
+        questions["total"] = (profile.total, int(counts @ numbers))
+        for name, (answer, truth) in questions.items():
+            missed[name] = missed.get(name, 0) + (truth not in answer)
+            control[name] = control.get(name, 0) + (truth + 5 * answer.stderr not in answer)
+    return missed, control
+
+
+@pytest.mark.slow
+@pytest.mark.statistical
+@pytest.mark.parametrize("levels", [1, 4])
+def test_coverage(levels):
+    """Each question misses at most as often as a 7 % risk would with probability 1e-9."""
+    runs = 40
+    missed, control = _misses(levels, runs)
+    limit = binom.isf(FALSE_ALARM, runs, 0.07)
+    print(f"misses of {runs}: {missed}, limit {limit:.0f}")
+    assert all(count <= limit for count in missed.values()), missed
+    assert sum(missed.values()) <= binom.isf(FALSE_ALARM, runs * len(missed), 0.07)
+    assert all(control[name] > limit for name in ("at_least(1)", "at_least(2)", "exactly(1)", "total")), control
