@@ -196,6 +196,12 @@ def test_lemma_bounds_the_exact_sensitivity(norm):
         assert exact <= bounds.sensitivity_bound(1000, epsilon) / 2  # 3 from the inversion, 2 from the rounding
 
 
+def test_sensitivity_bound_is_three_times_two_inverse_norms():
+    d, epsilon, eta = 3000, 0.7, 0.1
+    inverse = bounds.inverse_norm_bound(epsilon, bounds.window(d, epsilon, eta / 2), math.inf)
+    assert bounds.sensitivity_bound(d, epsilon, eta) == pytest.approx(3 * 2 * inverse / d, rel=1e-14)
+
+
 def test_theorem_2():
     assert bounds.theorem2(10_000, 2, c=0.5) == pytest.approx(0.01 / math.e)
     assert bounds.theorem2(10_000, 2, c=0.5, constant=3) == pytest.approx(0.03 / math.e)

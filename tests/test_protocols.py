@@ -250,6 +250,22 @@ def test_the_smallest_bound_tells_counts_apart():
     assert (profile >= -1e-12).all()
 
 
+def test_fresh_noise_covers_two_tallies_for_each_prime():
+    """One item moves two tallies by 1 in each of k moduli: discrete Laplace noise of ε/(2k) on each tally."""
+    with seeded(3):
+        state = PanPrivateModular(50, primes=[3, 5], epsilon=1)
+        residues = [r.copy() for r in state._state]
+        released = state.release_profile()
+    with seeded(3):
+        _sampler.open_stream()  # that of the state
+        stream = _sampler.open_stream()
+        for tally, r, p in zip(released.tallies, residues, (3, 5)):
+            noise = np.empty(p, dtype=np.int64)
+            _sampler.fill(noise, DiscreteLaplace(Fraction(1, 4)), stream)
+            assert (tally - np.bincount(r, minlength=p)).tolist() == noise.tolist()
+    assert released.fresh
+
+
 def test_a_state_is_seen_once():
     state = PanPrivateModular(3, max_count=4, epsilon=1)
     for copier in (copy.copy, copy.deepcopy, pickle.dumps):
