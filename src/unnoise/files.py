@@ -15,7 +15,6 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import struct
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._flatbuffer import locate_cells
+from ._sampler import _system_stream as system_stream
 from .errors import FormatError
 from .layout import Account, Layout, guarantee
 from .noise import DiscreteLaplace
@@ -117,7 +117,7 @@ def require_writable(path: str | os.PathLike[str]) -> None:
 def write_sketch(path: str | os.PathLike[str], stored: Stored) -> None:
     """Replace the file at ``path`` atomically; whatever happens, the old or the new file is there, whole."""
     target = Path(path)
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+    temporary = target.with_name(f".{target.name}.{system_stream().bits(64):016x}.tmp")
     try:
         _write(temporary, stored)
         _sync(temporary)
