@@ -228,7 +228,8 @@ def _near_rung(laws: Sequence[Law], first: int, noise: DiscreteLaplace, taps: Fl
     items, fitted, entry, curve = np.zeros((4, top + 1))
     known = all(law.residual.any() for law, _ in laws)
     for law, _ in laws:
-        inverse, plain = reciprocal(law.near), logarithm(law.near)
+        inverse = reciprocal(law.near)
+        plain = logarithm(law.near, inverse)
         fitted += law.noisy.cells * plain
         items += law.noisy.cells * (plain + product(inverse, law.residual, top + 1))
         tally = _expected(law, noise) if known else _seen(law)
@@ -260,9 +261,12 @@ def _far_rung(laws: Sequence[CellLaw], share: float, step: int, first: int, taps
     items, entry, curve = np.zeros(LENGTH + 1), np.zeros(LENGTH + 1), np.zeros(LENGTH + 1)
     weight, places = np.zeros(LENGTH + 1), np.zeros(LENGTH + 1)
     for law in laws:
+        if law.largest < (first - 0.5) * step:
+            continue  # nothing as large as this: what the series would say is of second order
         rounded, tally = law.rounded(step), law.tally(step)
-        items += law.noisy.cells * logarithm(rounded)
-        spread, cumulated = _variances(tally, reciprocal(rounded), np.ones(1))
+        inverse = reciprocal(rounded)
+        items += law.noisy.cells * logarithm(rounded, inverse)
+        spread, cumulated = _variances(tally, inverse, np.ones(1))
         entry += spread
         curve += cumulated + law.noisy.cells - tally.sum()
         seen = np.maximum(law.mass, 0)

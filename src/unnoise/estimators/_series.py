@@ -64,8 +64,8 @@ def reciprocal(series: Series) -> Series:
     return inverse
 
 
-def logarithm(series: Series) -> Series:
-    """Return log(series) to as many terms; the first coefficient must be > 0.
+def logarithm(series: Series, inverse: Series | None = None) -> Series:
+    """Return log(series) to as many terms; the first coefficient must be > 0. ``inverse`` is 1/series, if at hand.
 
     >>> logarithm(np.exp(-1) * np.array([1, 1, 1 / 2, 1 / 6])).round(12) + 0.0
     array([-1.,  1.,  0.,  0.])
@@ -73,7 +73,7 @@ def logarithm(series: Series) -> Series:
     if not series[0] > 0:
         raise InputError(f"the first coefficient must be > 0, got {series[0]}")
     degree = np.arange(series.size)
-    result = product(degree * series, reciprocal(series), series.size)
+    result = product(degree * series, reciprocal(series) if inverse is None else inverse, series.size)
     result[1:] /= degree[1:]
     result[0] = np.log(series[0])
     return result
