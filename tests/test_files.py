@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from unnoise import files
+from unnoise import _cells, files
 from unnoise.errors import FormatError, IncompatibleError, InputError
 from unnoise.files import Stored, digest_of, read_sketch, write_sketch
 from unnoise.layout import Account, Layout
@@ -104,6 +104,25 @@ def test_merging_files(tmp_path: Path) -> None:
     assert all((a.release().counts == b.release().counts).all() for a, b in zip(loaded, sketches))
     both.save(tmp_path / "all")
     assert (Sketch.load(tmp_path / "all").release().counts == total).all()
+
+
+def test_merging_in_several_spans(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_cells, "BLOCK", 7)
+    monkeypatch.setattr(_cells, "SPAN", 21)
+    rng = np.random.default_rng(3)
+    for size in (1, 6, 7, 20, 21, 22, 100):
+        left, right = rng.integers(-(2**40), 2**40, (2, size))
+        total, new = left + right, np.empty(size, dtype=np.int64)
+        assert _cells.add_cells(left, right, new) == np.abs(total).max()
+        assert (new == total).all()
+        _cells.add_cells(left, right, left)
+        assert (left == total).all()
+    left, right = np.zeros((2, 50), dtype=np.int64)
+    left[43], right[43] = 2**62, 2**62
+    for out in (left, np.empty(50, dtype=np.int64)):
+        with pytest.raises(InputError, match="overflow"):
+            _cells.add_cells(left, right, out)
+        assert left.sum() == 2**62
 
 
 def test_merging_never_changes_what_has_left(tmp_path: Path) -> None:

@@ -6,6 +6,9 @@ all; only when the bound leaves int64 are the sums themselves examined, before a
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,6 +19,9 @@ from .noise import DiscreteLaplace
 __all__ = ["add_cells", "add_noise", "add_occurrences", "bound_after", "largest", "noisy_cells"]
 
 BLOCK = 1 << 16
+SPAN = 1 << 22
+"""Cells that one thread adds up at a time; a whole number of blocks."""
+
 LIMIT = (1 << 63) - 1
 OVERFLOW = "counts must stay within 64 bits: a cell would overflow, so nothing was changed"
 Int64 = NDArray[np.int64]
@@ -53,13 +59,18 @@ def add_cells(left: Int64, right: Int64, out: Int64) -> int:
     """Write left + right into ``out`` (new, or left itself) and return a bound on it; left changes all or nothing."""
     if out is left:
         _require_room(left, right)
-    bound = 0
-    for start in range(0, left.size, BLOCK):
-        stop = start + BLOCK
-        if out is not left:
-            _require_room(left[start:stop], right[start:stop])
-        bound = max(bound, largest(np.add(left[start:stop], right[start:stop], out=out[start:stop])))
-    return bound
+
+    def work(first: int) -> int:
+        bound = 0
+        for start in range(first, min(first + SPAN, left.size), BLOCK):
+            stop = start + BLOCK
+            if out is not left:
+                _require_room(left[start:stop], right[start:stop])
+            bound = max(bound, largest(np.add(left[start:stop], right[start:stop], out=out[start:stop])))
+        return bound
+
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        return max(pool.map(work, range(0, left.size, SPAN)))
 
 
 def _require_room(left: Int64, right: Int64) -> None:
