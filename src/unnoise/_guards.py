@@ -196,20 +196,9 @@ class Guarded:
 
     # ── no copies ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _refuse_copy(self) -> NoReturn:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        """Refuse copy, deepcopy and pickle, which all come here."""
         raise PrivacyError(
             "a sketch must not be copied or pickled: two copies of one noise would give away what differs between "
             "them; use save and load"
         )
-
-    def __copy__(self) -> NoReturn:
-        self._refuse_copy()
-
-    def __deepcopy__(self, memo: object) -> NoReturn:
-        self._refuse_copy()
-
-    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
-        self._refuse_copy()
-
-    def __getstate__(self) -> NoReturn:
-        self._refuse_copy()
