@@ -36,14 +36,19 @@ def dual_solver(
     """Factor the dual form once; return r ↦ (Δf, change of the gradient). ``slack`` is F/Z, ``weight`` Y."""
     system = around(1 / weight)
     # Where F/Z is the larger term of the diagonal, T·Y⁻¹·T·ω loses fewer digits than (F/Z)(r − ω).
-    free = slack > system[0]
+    bound = slack <= system[0]
     system[0] += slack
     factor = cholesky_banded(system, overwrite_ab=True, lower=True, check_finite=False)
 
     def solve(r: Floats) -> tuple[Floats, Floats]:
         change = cho_solve_banded((factor, True), slack * r, overwrite_b=True, check_finite=False)
-        df = band_product(inverse_band, band_product(inverse_band, change) / weight)
-        return np.where(free, df, slack * (r - change)), change
+        inner = band_product(inverse_band, change)
+        inner /= weight
+        df = band_product(inverse_band, inner)
+        np.subtract(r, change, out=inner)
+        inner *= slack
+        np.copyto(df, inner, where=bound)
+        return df, change
 
     return solve
 

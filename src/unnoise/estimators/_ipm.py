@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_solve_banded, cholesky_banded
 
 from ._augmented import augmented_solver, dual_solver
-from ._chain import Channel, DiagonalSandwich, band_product, sandwich
+from ._chain import BLOCK, Channel, DiagonalSandwich, band_product, sandwich
 
 __all__ = ["Optimum", "longest_step", "maximise"]
 
@@ -179,20 +179,26 @@ def _step(
     solve = newton.factor(f, z, m)
     if solve is None:
         return None
-    mu = float((f * z).mean())
+    mu = float(f @ z) / f.size
 
     def direction(centre: float, second_order: Floats | float) -> tuple[Floats, Floats, float]:
-        df, change = solve((centre - second_order) / f - gradient)
-        dz = gradient + change - z
-        if not (np.isfinite(df).all() and np.isfinite(dz).all()):
+        # in place: at a million points the time goes into moving memory
+        r = (centre - second_order) / f
+        r -= gradient
+        df, dz = solve(r)
+        dz += gradient
+        dz -= z
+        if not (np.isfinite(df.sum()) and np.isfinite(dz.sum())):
             return f, z, 0.0
         length = BACK_OFF * min(longest_step(f, df, np.inf), longest_step(z, dz, np.inf))
         return df, dz, min(1.0, length)
 
     df, dz, _ = direction(0.0, 0.0)
-    ahead = float(((f + longest_step(f, df) * df) * (z + longest_step(z, dz) * dz)).mean())
-    second_order = df * dz
-    df, dz, length = direction(min(1.0, ahead / mu) ** 3 * mu, second_order)
+    primal, dual = longest_step(f, df), longest_step(z, dz)
+    # mean of (f + α·Δf)(z + β·Δz)
+    ahead = mu + float(dual * (f @ dz) + primal * (df @ z) + primal * dual * (df @ dz)) / f.size
+    df *= dz
+    df, dz, length = direction(min(1.0, max(ahead, 0.0) / mu) ** 3 * mu, df)
     if length < SHORT:
         # The second-order term leads astray far from the path: go back towards it without.
         plain = direction(0.5 * mu, 0.0)
@@ -206,7 +212,9 @@ def longest_step(v: Floats, dv: Floats, limit: float = 1.0) -> float:
     >>> longest_step(np.array([1.0, 1.0]), np.array([-4.0, 2.0]))
     0.25
     """
-    steepest = float((dv / v).min())
+    steepest = min(
+        float((dv[start : start + BLOCK] / v[start : start + BLOCK]).min()) for start in range(0, v.size, BLOCK)
+    )
     return limit if steepest >= 0 or -1 / steepest > limit else -1 / steepest
 
 
