@@ -78,8 +78,8 @@ def shuffled_bytes(rows: int) -> None:
     spark.stop()
     stages: dict[int, list[int]] = {}
     for path in log.rglob("*"):
-        for line in path.read_text().splitlines() if path.is_file() else []:
-            event = json.loads(line)
+        lines = path.read_text(errors="ignore").splitlines() if path.is_file() else []
+        for event in (json.loads(line) for line in lines if line.startswith('{"Event"')):
             if event["Event"] == "SparkListenerTaskEnd" and event.get("Task Metrics"):
                 written = event["Task Metrics"]["Shuffle Write Metrics"]
                 total = stages.setdefault(event["Stage ID"], [0, 0])
