@@ -228,10 +228,11 @@ def show(browser, path: Path, *, width=1180, height=900, scheme="light", media="
     browser.get(path.as_uri())
 
 
-def keep(browser, name: str) -> bytes:
+def keep(browser, name: str, *, whole: bool = True) -> bytes:
     size = browser.execute_script("const e = document.documentElement; return [e.clientWidth, e.scrollHeight]")
     clip = {"x": 0, "y": 0, "scale": 1, "width": size[0], "height": size[1]}
-    taken = browser.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
+    options = {"captureBeyondViewport": True, "clip": clip} if whole else {}
+    taken = browser.execute_cdp_cmd("Page.captureScreenshot", options)
     data = base64.b64decode(taken["data"])
     (OUT / f"{name}.png").write_bytes(data)
     return data
@@ -276,7 +277,7 @@ def test_pointing_reads_a_value(browser, page, one):
     value = round(one[0].exactly(2).value)
     assert f"{value:,} items" in tip.text
     assert "exactly 2 times" in tip.text
-    keep(browser, "hover")
+    keep(browser, "hover", whole=False)
     drawing = browser.find_element(By.CSS_SELECTOR, "#plot svg")
     browser.execute_script("arguments[0].focus()", drawing)
     drawing.send_keys(Keys.HOME, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)

@@ -1,0 +1,63 @@
+"""docs/cli.md names every command and every option there is, and no other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+from unnoise.cli import _app, answer, app, files, make, study
+
+PAGE = (Path(__file__).resolve().parent.parent / "docs" / "cli.md").read_text()
+GROUP = typer.main.get_command(app)
+COMMANDS = dict(GROUP.commands)
+assert {make, files, answer, study}  # importing them registers the commands
+
+
+def options(command) -> set[str]:
+    return {name for parameter in command.params for name in parameter.opts if name.startswith("-")}
+
+
+def test_every_command_is_in_order_and_documented():
+    assert set(COMMANDS) == set(_app.ORDER)
+    for name in COMMANDS:
+        assert f"unnoise {name}" in PAGE
+
+
+@pytest.mark.parametrize("name", _app.ORDER)
+def test_every_option_is_documented(name):
+    for option in options(COMMANDS[name]):
+        assert f"`{option}`" in PAGE or f"`{option} " in PAGE, f"{name} {option}"
+
+
+def test_no_option_is_made_up():
+    known = {"--help", "-h", "--install-completion", "--show-completion", *options(GROUP)}
+    for command in COMMANDS.values():
+        known |= options(command)
+    mentioned = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", PAGE))
+    assert mentioned <= known, mentioned - known
+
+
+def test_every_option_has_help_and_every_command_examples():
+    for name, command in COMMANDS.items():
+        assert "Examples" in (command.epilog or ""), name
+        for parameter in command.params:
+            assert getattr(parameter, "help", "") or parameter.name == "help", (name, parameter.name)
+
+
+def test_the_messages_quoted_are_the_real_ones(tmp_path):
+    from unnoise.errors import InputError
+    from unnoise.ingest import Wanted, open_source
+
+    (tmp_path / "visits.csv").write_text("url,a,b\n" + "x,1,2\n" * 16 + "x,1,2,3\n")
+    (tmp_path / "ids.csv").write_text("id\n1\n2\nx3\n")
+    for file, wanted in (
+        ("visits.csv", Wanted(columns=("ulr",))),
+        ("visits.csv", Wanted(columns=("url",))),
+        ("ids.csv", Wanted(columns=("id",), integers=True)),
+    ):
+        with pytest.raises(InputError) as error:
+            list(open_source([tmp_path / file]).batches(wanted))
+        assert f"unnoise: {str(error.value).replace(f'{tmp_path}/', '')}" in PAGE
