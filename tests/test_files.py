@@ -304,6 +304,7 @@ LIES: dict[str, tuple[dict[str, Any], str]] = {
     "kind type": ({"kind": ["hashed"]}, "kind must be of type str"),
     "known without domain": ({"kind": "known"}, "one cell per item"),
     "sampled without rate": ({"kind": "sampled"}, "must state domain, rate and hash_seed"),
+    "known with text": ({"kind": "known", "domain": 16, "item_types": ["str"]}, "must have items of type int"),
     "levels": ({"levels": 3}, "levels of 2"),
     "no levels": ({"levels": 0}, "levels must be an integer ≥ 1"),
     "no seed": ({"hash_seed": None}, "levels of 2"),
@@ -345,6 +346,14 @@ def test_lies_are_refused(lie: str, tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=message):
         Sketch.load(path)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kilobytes
+
+
+def test_a_sample_that_is_none_is_noticed(tmp_path: Path) -> None:
+    path = forge(tmp_path / "a", kind="sampled", domain=1000, rate="1/2", item_types=["int"])
+    sketch = Sketch.load(path)
+    sketch.begin_epoch()
+    with pytest.raises(InputError, match=r"cells must be the \d+ items that rate and hash_seed sample, got 16"):
+        sketch.update([1])
 
 
 def test_nulls_and_other_arrow_files_are_refused(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -419,23 +420,38 @@ def test_release_racing_with_updates_never_changes_afterwards() -> None:
         assert snapshots == [sketch._cells.tobytes()]
 
 
-def test_crossing_merges_do_not_deadlock() -> None:
-    for _ in range(50):
-        one, two = make(), make()
-        done: list[int] = []
+class SlowLock:
+    """A lock that lingers once taken, so that locks taken in a bad order meet."""
 
-        def join(left: Sketch, right: Sketch, done: list[int] = done) -> Callable[[], None]:
-            def work() -> None:
-                try:
-                    left.merge(right)
-                    done.append(1)
-                except PrivacyError:
-                    done.append(0)
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
 
-            return work
+    def __enter__(self) -> None:
+        assert self.lock.acquire(timeout=5), "deadlock"
+        time.sleep(0.05)
 
-        run(join(one, two), join(two, one))
-        assert sorted(done) == [0, 1]
+    def __exit__(self, *error: object) -> None:
+        self.lock.release()
+
+
+@pytest.mark.parametrize("join", [lambda a, b: a.merge(b), lambda a, b: a + b], ids=["merge", "+"])
+def test_crossing_merges_do_not_deadlock(join: Callable[[Sketch, Sketch], Any]) -> None:
+    one, two = make(), make()
+    one._lock, two._lock = SlowLock(), SlowLock()  # type: ignore[assignment]
+    done: list[str] = []
+
+    def crossing(left: Sketch, right: Sketch) -> Callable[[], None]:
+        def work() -> None:
+            try:
+                join(left, right)
+                done.append("merged")
+            except PrivacyError:
+                done.append("refused")
+
+        return work
+
+    run(crossing(one, two), crossing(two, one))
+    assert sorted(done) == ["merged", "refused"]
 
 
 # ── bad items change nothing ──────────────────────────────────────────────────────────────────────────────────

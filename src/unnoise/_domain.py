@@ -225,5 +225,7 @@ def finder_for(layout: Layout, domain: Domain | None) -> Finder | None:
     assert layout.rate is not None
     assert layout.hash_seed is not None
     sample = sampled_cells(domain, layout.rate, layout.hash_seed)
+    if sample.size != layout.cells:  # a file may say anything
+        raise InputError(f"cells must be the {sample.size} items that rate and hash_seed sample, got {layout.cells}")
     inner = _RangeCells(domain.size) if domain.hashes is None else _ListCells(domain.hashes[sample])
     return _SampledCells(sample_limit(layout.rate), layout.hash_seed, sample, inner)

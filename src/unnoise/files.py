@@ -284,3 +284,5 @@ def _require_whole(layout: Layout) -> None:
         raise FormatError(f"a known sketch must have one cell per item, got {layout.domain} and {layout.cells}")
     if layout.kind == "sampled" and (layout.domain is None or layout.rate is None or layout.hash_seed is None):
         raise FormatError("a sampled sketch must state domain, rate and hash_seed")
+    if layout.kind != "hashed" and layout.fingerprint is None and layout.item_types not in (None, ("int",)):
+        raise FormatError(f"a domain 0…d−1 must have items of type int, got {layout.item_types}")
