@@ -253,7 +253,7 @@ def _misses(levels: int, runs: int) -> tuple[dict[str, int], dict[str, int]]:
 @pytest.mark.parametrize("levels", [1, 4])
 def test_coverage(levels):
     """Each question misses at most as often as a 7 % risk would with probability 1e-9."""
-    runs = 40
+    runs = 24
     missed, control = _misses(levels, runs)
     limit = binom.isf(FALSE_ALARM, runs, 0.07)
     print(f"misses of {runs}: {missed}, limit {limit:.0f}")
