@@ -111,7 +111,8 @@ def runs(items: int, cells: int, levels: int, epsilon: float, times: int, seed: 
     covered = [column[name].mean() for name in column if name.startswith(("cover", "entry", "total"))]
     return {
         "answered": answered, "refused": refused, "seconds": seconds / answered, "l1": column["l1"].mean(),
-        "l1max": column["l1"].max(), "stderr": column["stderr"].mean(), "rmse": rmse, "worst": max(rmse[k] for k in (2, 3, 5, 10)),
+        "l1max": column["l1"].max(), "stderr": column["stderr"].mean(), "rmse": rmse,
+        "worst": max(rmse[k] for k in (2, 3, 5, 10)),
         "cover": float(np.mean(covered)), "cover_distinct": column["cover1"].mean(),
     }
 
