@@ -37,8 +37,8 @@ __all__ = ["report"]
 Int64 = NDArray[np.int64]
 
 READING = """
-<p>A <em>profile</em> says how many different items occurred exactly once, exactly twice, and so on. It does not say
-which ones, and nothing on this page can be traced to a single item.</p>
+<p>A <em>profile</em> says how many different items occurred exactly once, exactly twice, and so on; it does not say
+which ones. How well single occurrences and persons are protected is said under “What was protected, and how”.</p>
 <ul>
 <li>Every number has an interval. At 95 %, intervals made this way contain the true number of this data set 95 times in
 100.</li>
@@ -164,10 +164,10 @@ def _headline(profile: Profile, group: str) -> str:
 def _lede(named: Mapping[str, Profile]) -> str:
     profile = next(iter(named.values()))
     distinct, total = sensible(profile.distinct)[0], sensible(profile.total)[0]
-    several = f" Shown first of {len(named)} groups." if len(named) > 1 else ""
+    several = f" {escape(next(iter(named)))} is the first of {len(named)} groups shown here." if len(named) > 1 else ""
     return (
-        f"Among about {distinct} different items in about {total} occurrences, learned from counts that carry enough "
-        f"noise to hide any single occurrence (ε = {_plain(profile.noisy.noise.epsilon)}).{several}"
+        f"Among about {distinct} different items in about {total} occurrences, learned from noisy counts alone: "
+        f"ε = {_plain(profile.noisy.noise.epsilon)} for each occurrence, as explained below.{several}"
     )
 
 

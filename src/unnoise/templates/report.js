@@ -4,8 +4,6 @@
   const plot = document.getElementById("plot"), tip = document.getElementById("tip"), say = document.getElementById("say");
   const state = { group: 0, curve: "exactly", scale: "log", band: true, at: -1 };
   const WORDS = { exactly: "items that occur exactly t times", atleast: "items that occur at least k times" };
-  const FLOOR = 0.5; // what lies below half an item is drawn at the lower edge of a logarithmic picture
-
   const svg = (name, attributes = {}, text = "") => {
     const node = document.createElementNS("http://www.w3.org/2000/svg", name);
     for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
@@ -36,19 +34,22 @@
   const scales = (series, scale, box) => {
     const last = Math.max(...series.map((s) => s.x[s.x.length - 1]), 2);
     const top = Math.max(...series.flatMap((s) => s.value.concat(s.truth || [])), 1);
+    // a logarithmic picture ends below the smallest mean of a range that holds at least half an item
+    const meant = series.flatMap((s) => s.value.filter((v, i) => v * (s.to[i] - s.from[i] + 1) >= 0.5));
+    const floor = scale === "log" ? Math.min(0.7, ...meant) * 0.7 : 0;
     const x = (v) => box.left + (Math.log(v) / Math.log(last)) * box.width;
     const high = scale === "log" ? top * 2 : top * 1.06;
     const y = scale === "log"
-      ? (v) => box.top + box.height * (1 - Math.log(Math.min(Math.max(v, FLOOR), high) / FLOOR) / Math.log(high / FLOOR))
+      ? (v) => box.top + box.height * (1 - Math.log(Math.min(Math.max(v, floor), high) / floor) / Math.log(high / floor))
       : (v) => box.top + box.height * (1 - Math.min(Math.max(v, 0), high) / high);
-    return { x, y, last, high };
+    return { x, y, last, high, floor };
   };
   const path = (points) => "M" + points.map(([a, b]) => a.toFixed(1) + " " + b.toFixed(1)).join("L");
   // a curve breaks where it falls below the lower edge, instead of running along it
-  const line = (x, values, axes, scale) => {
+  const line = (x, values, axes) => {
     let text = "", open = false;
     values.forEach((v, i) => {
-      const shown = scale !== "log" || v >= FLOOR;
+      const shown = v >= axes.floor;
       if (shown) text += (open ? "L" : "M") + x[i].toFixed(1) + " " + axes.y(v).toFixed(1);
       open = shown;
     });
@@ -61,7 +62,7 @@
     const node = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, "aria-hidden": "true" });
     const bottom = box.top + box.height;
     if (detail) {
-      const yTicks = st.scale === "log" ? logTicks(1, axes.high) : linearTicks(axes.high);
+      const yTicks = st.scale === "log" ? logTicks(axes.floor, axes.high) : linearTicks(axes.high);
       for (const t of yTicks) {
         node.append(svg("line", { class: "grid", x1: box.left, x2: box.left + box.width, y1: axes.y(t), y2: axes.y(t) }));
         node.append(svg("text", { x: box.left - 9, y: axes.y(t) + 4, "text-anchor": "end" }, short(t)));
@@ -82,12 +83,12 @@
         const lower = at.map((v, i) => [v, axes.y(s.low[i])]).reverse();
         node.append(svg("path", { class: "area", d: path(upper.concat(lower)) + "Z" }));
       }
-      node.append(svg("path", { class: "curve", d: line(at, s.value, axes, st.scale) }));
+      node.append(svg("path", { class: "curve", d: line(at, s.value, axes) }));
       if (detail) at.forEach((v, i) => {
-        if (s.value[i] >= FLOOR || st.scale !== "log")
+        if (s.value[i] >= axes.floor)
           node.append(svg("circle", { class: "dot", cx: v, cy: axes.y(s.value[i]), r: s.x.length > 60 ? 2.4 : 3.6 }));
       });
-      if (s.truth) node.append(svg("path", { class: "truth", d: line(at, s.truth, axes, st.scale) }));
+      if (s.truth) node.append(svg("path", { class: "truth", d: line(at, s.truth, axes) }));
       if (s.truth && detail) {
         const right = box.left + box.width;
         node.append(svg("path", { class: "curve", d: `M${right - 150} ${box.top - 18}h22` }));
@@ -103,10 +104,10 @@
   let current = null;
   const series = () => data.profiles[state.group][state.curve];
   const sentence = (s, i) => {
-    const range = `${full(s.low[i])}–${full(s.high[i])}`;
-    if (state.curve === "atleast") return [`${full(s.value[i])} items`, `occur at least ${full(s.from[i])} times (${range})`];
-    if (s.from[i] === s.to[i])
-      return [`${full(s.value[i])} items`, `occur exactly ${full(s.from[i])} ${s.from[i] === 1 ? "time" : "times"} (${range})`];
+    const range = `${full(s.low[i])}\u2060–\u2060${full(s.high[i])}`;
+    const times = (n) => (n === 1 ? "once" : n === 2 ? "twice" : `${full(n)} times`);
+    if (state.curve === "atleast") return [`${full(s.value[i])} items`, `occur at least ${times(s.from[i])} (${range})`];
+    if (s.from[i] === s.to[i]) return [`${full(s.value[i])} items`, `occur exactly ${times(s.from[i])} (${range})`];
     return [`${full(s.value[i])} items for each t`, `between ${full(s.from[i])} and ${full(s.to[i])} (${range})`];
   };
 
