@@ -42,6 +42,15 @@ STRENGTHS = {
     "rising": 10.0 ** np.arange(-3, 6),
 }
 
+HEADS = (1, 2, 4, 6)
+"""How many steps after the start may be free together."""
+
+HOPELESS = 8.0
+"""Nats behind the best of a family at which freeing yet more of the head is not tried."""
+
+TEMPERATURE = 3.0
+"""Evidence between smooth models counts for a third: see above."""
+
 NEGLIGIBLE = 12.0
 """Models this many nats behind the best are left out of the average."""
 
@@ -140,8 +149,11 @@ def _set_free(data: Data, walk: Walk, best: _Best, search: Search, name: str, ro
     """Free the steps that stand out by more than four robust deviations, while the evidence grows."""
     n = int(walk.steps.sum())
     for _ in range(rounds):
+        bound_steps = walk.steps & ~walk.free
+        if not bound_steps.any():
+            return
         size = np.abs(walk.differences(best.theta))
-        usual = 1.4826 * float(np.median(size[walk.steps & ~walk.free])) + 1e-12
+        usual = 1.4826 * float(np.median(size[bound_steps])) + 1e-12
         loose = walk.free | (walk.steps & (size > 4 * usual))
         q = int(loose.sum())
         if q == walk.free.sum() or q > 0.4 * n:
@@ -172,11 +184,13 @@ def smooth_models(data: Data, families: Iterable[tuple[str, int]] = FAMILIES) ->
         if data.counts[0] == 0:
             stiffer = strengths[strengths >= 0.99 * best.strength]
             base = best
-            for k in (1, 2):
+            for k in HEADS:
                 other = _climb(
                     data, _walk(data, family, k), stiffer, base.theta, search, f"{name}, head {k}", 1.0, patience=2
                 )
-                if other is not None and other.log_evidence > best.log_evidence:
+                if other is None or other.log_evidence < best.log_evidence - HOPELESS:
+                    break
+                if other.log_evidence > best.log_evidence:
                     best, head = other, k
         _set_free(data, _walk(data, family, head), best, search, name)
     return search
@@ -242,7 +256,11 @@ def _settled(data: Data, place: Int64, weight: Floats) -> tuple[Int64, Floats, f
 
 def average(smooth: list[Model], points: list[Model]) -> tuple[Floats, list[tuple[str, float]]]:
     """Average the models by their evidence; return the masses and the weights of those that count, best first."""
-    models = [replace(model, log_evidence=model.log_evidence - math.log(len(smooth))) for model in smooth]
+    top = max((model.log_evidence for model in smooth), default=0.0)
+    models = [
+        replace(model, log_evidence=top + (model.log_evidence - top) / TEMPERATURE - math.log(len(smooth)))
+        for model in smooth
+    ]
     models += [replace(model, log_evidence=model.log_evidence - math.log(len(points))) for model in points]
     models.sort(key=lambda model: -model.log_evidence)
     models = [model for model in models if model.log_evidence > models[0].log_evidence - NEGLIGIBLE]

@@ -1,0 +1,184 @@
+"""auto: a profile of whole cells, sharp on spikes, better than the rest on smooth data, honest when it falls back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from test_smooth import distance, noised
+from unnoise.errors import ConvergenceError
+from unnoise.estimators import auto as module
+from unnoise.estimators.auto import auto, posterior_profile, whole_cells
+from unnoise.estimators.isotonic import isotonic
+from unnoise.estimators.paper import paper
+from unnoise.noise import DiscreteLaplace
+from unnoise.noisy import NoisyProfile
+
+
+def moved(fit, counts):
+    """W1 distance between a fit and the profile of counts."""
+    values, tally = np.unique(counts, return_counts=True)
+    at = np.union1d(values, fit.support)
+    e = np.zeros(at.size)
+    e[np.searchsorted(at, fit.support)] += fit.mass
+    e[np.searchsorted(at, values)] -= tally / tally.sum()
+    return float(np.abs(np.cumsum(e))[:-1] @ np.diff(at).astype(float))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.integers(-30, 60), min_size=1, max_size=200),
+    st.sampled_from([0.1, 1, 5]),
+    st.sampled_from([1, 2, 1.5]),
+    st.sampled_from([None, 0, 7, 100]),
+)
+def test_always_a_profile_and_always_the_same(counts, epsilon, power, bound):
+    noisy = NoisyProfile.from_counts(counts, epsilon=epsilon, power=power)
+    fit, again = auto(noisy, max_count=bound), auto(noisy, max_count=bound)
+    assert fit.support.tolist() == again.support.tolist()
+    assert fit.mass.tolist() == again.mass.tolist()
+    assert (np.diff(fit.support) > 0).all()
+    assert fit.support[0] >= 0
+    assert bound is None or fit.support[-1] <= bound
+    assert fit.mass.min() > 0
+    assert fit.mass.sum() == pytest.approx(1, abs=1e-9)
+
+
+@pytest.mark.parametrize(("place", "epsilon"), [(1, 0.5), (1, 1), (50, 0.1), (0, 1), (10**9, 1)])
+def test_one_spike_is_found_exactly(place, epsilon):
+    fit = auto(noised(np.full(10_000, place), epsilon))
+    assert fit.support[np.argmax(fit.mass)] == place
+    assert fit.mass.max() > 0.98
+
+
+def test_two_spikes():
+    counts = np.repeat([7, 23], [4000, 6000])
+    fit = auto(noised(counts, 0.5))
+    assert distance(fit, counts) < 0.02
+
+
+def test_masses_are_whole_cells():
+    fit = auto(noised(np.random.default_rng(0).poisson(5, 5000), 1))
+    assert np.allclose(fit.mass * 5000, np.rint(fit.mass * 5000), atol=1e-6)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30).filter(lambda m: sum(m) > 0.01), st.integers(1, 10**6))
+def test_rounding_moves_the_curve_by_half_a_cell(mass, cells):
+    mass = np.array(mass) / sum(mass)
+    rounded = whole_cells(mass, cells)
+    assert rounded.min() >= 0
+    assert rounded.sum() == pytest.approx(1, abs=1e-9)
+    assert np.abs(np.cumsum(rounded) - np.cumsum(mass)).max() <= 0.5 / cells + 1e-9
+
+
+def test_posterior_profile_is_bayes_cell_by_cell():
+    """Against the sum over cells of P(count | noisy count), with explicit probabilities."""
+    from unnoise.estimators._smooth_channel import DenseChannel
+    from unnoise.estimators._smooth_grid import body_of
+
+    noisy = noised(np.random.default_rng(0).poisson(3, 400), 1, power=2)
+    body = body_of(noisy, None)
+    g = np.exp(-0.3 * body.counts)
+    g /= g.sum()
+    expected = np.zeros(g.size)
+    for row, cells in zip(body.rows, body.tally):
+        joint = g * noisy.noise.pmf(row - body.counts)
+        expected += cells * joint / joint.sum()
+    found = posterior_profile(DenseChannel(body, noisy.noise), g, body.tally / body.cells)
+    assert np.allclose(found, expected / expected.sum(), atol=1e-9)
+
+
+def test_long_range():
+    rng = np.random.default_rng(4)
+    counts = np.concatenate([rng.geometric(0.3, 20_000), 10 ** rng.integers(4, 12, 300)])
+    noisy = noised(counts, 1, seed=5)
+    fit = auto(noisy)
+    assert fit.diagnostics["body_counts"] < 4096
+    assert fit.support[-1] > 10**10
+    assert moved(fit, counts) <= 1.2 * moved(isotonic(noisy), counts)
+
+
+def test_two_islands_far_apart():
+    rng = np.random.default_rng(4)
+    counts = np.concatenate([rng.poisson(5, 5000), 10**9 + rng.poisson(50, 5000)])
+    noisy = noised(counts, 0.5, seed=5)
+    fit = auto(noisy)
+    assert fit.diagnostics["body_runs"] == 2
+    assert distance(fit, counts) < 0.5 * distance(isotonic(noisy), counts)
+
+
+@pytest.mark.parametrize("power", [2, 3, 1.5])
+def test_merged_powers(power):
+    rng = np.random.default_rng(7)
+    counts = rng.poisson(8, 5000)
+    law = DiscreteLaplace(0.7, power)
+    z = np.arange(-law.reach(1e-12), law.reach(1e-12) + 1)
+    noise = rng.choice(z, size=counts.size, p=law.pmf(z) / law.pmf(z).sum())
+    noisy = NoisyProfile.from_counts(counts + noise, epsilon=0.7, power=power)
+    fit = auto(noisy)
+    assert fit.diagnostics["fallback"] is None
+    assert distance(fit, counts) < 0.6 * distance(isotonic(noisy), counts)
+
+
+def test_few_cells_fall_back_and_say_so():
+    fit = auto(NoisyProfile.from_counts([3, 90, 10**12], epsilon=1))
+    assert fit.method == "likelihood"
+    assert "too few" in fit.diagnostics["fallback"]
+
+
+def test_no_convergence_is_reported(monkeypatch):
+    noisy = noised(np.full(100, 3), 1)
+
+    def refuse(*_, **__):
+        raise ConvergenceError("refused")
+
+    monkeypatch.setattr(module, "average", None)
+    monkeypatch.setattr(module, "point_models", lambda data: [])
+    monkeypatch.setattr(module, "smooth_models", lambda data, families: module_search())
+    fit = auto(noisy)
+    assert fit.method == "likelihood"
+    assert "no model converged" in fit.diagnostics["fallback"]
+    monkeypatch.setattr(module, "likelihood", refuse)
+    fit = auto(noisy)
+    assert fit.method == "isotonic"
+    assert "refused" in fit.diagnostics["fallback"]
+
+
+def module_search():
+    from unnoise.estimators._smooth_models import Search
+
+    return Search(fits=9, not_converged=9)
+
+
+BATTERY = {
+    "geometric": (lambda rng: rng.geometric(1 / 21, 10_000) - 1, 0.5, 0.35, 0.3),
+    "bimodal": (
+        lambda rng: np.where(rng.random(10_000) < 0.7, 0, np.rint(rng.normal(30, 4, 10_000)).astype(int)),
+        0.5,
+        0.5,
+        0.4,
+    ),
+    "power law": (lambda rng: np.minimum(rng.zipf(1.8, 10_000), 3000), 1, 0.9, 0.3),
+}
+
+
+@pytest.mark.parametrize("name", BATTERY)
+def test_battery_guard(name):
+    """Ratios to the paper's best p, with room: benchmarks/accuracy.py has the whole battery."""
+    draw, epsilon, most_l1, most_w1 = BATTERY[name]
+    ours, theirs = np.zeros(2), np.zeros((3, 2))
+    for seed in range(3):
+        counts = draw(np.random.default_rng(seed))
+        noisy = noised(counts, epsilon, seed=100 + seed)
+        fit = auto(noisy)
+        ours += distance(fit, counts), moved(fit, counts)
+        for k, p in enumerate((1, 2, np.inf)):
+            other = paper(noisy, norm=p)
+            theirs[k] += distance(other, counts), moved(other, counts)
+    ratio = ours / theirs.min(axis=0)
+    print(f"{name}: ℓ1 ratio {ratio[0]:.3f}, W1 ratio {ratio[1]:.3f}")
+    assert ratio[0] < most_l1
+    assert ratio[1] < most_w1
