@@ -157,8 +157,8 @@ def levels(quick: bool, times: int) -> list[str]:
 
 def choice(quick: bool, times: int) -> list[str]:
     bits = 16 if quick else 20
-    sizes = [10**4, 10**5, 10**6] if quick else [10**4, 10**5, 10**6, 10**7, 10**8]
-    numbers = [1, 4, 8, 16, 32]
+    sizes = [10**3, 10**4, 10**5, 10**6, 10**7] if quick else [10**4, 10**5, 10**6, 10**7, 10**8]
+    numbers = [1, 4, 8, 16]
     lines = [
         f"Relative standard error of distinct by the number of levels, 2^{bits} cells in total, ε = 1 (mean of {times} "
         "runs; the stated error, which the tables above check against the truth).", "",
