@@ -9,7 +9,8 @@ smaller still. The same holds, with strictness, for the ℓ1 fit.
 **Power ρ > 1.** p is unimodal, so mass beyond the first or last value of a group is dominated by mass at it. Inside a
 group the optimum may lie between occupied values: all counts of the group are points. Groups further apart than the
 noise reaches (tail 1e-18) do not interact, which is what keeps a few cells near 10¹² cheap. Noisy counts so far below
-0 (or above the bound) that their law underflows (1e-250) are moved to where it does not.
+0 (or above the bound) that the square of their law underflows (1e-100) are moved to where it
+does not.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ POINTS_LIMIT = 20_000_000
 NEGLIGIBLE = 1e-18
 """What is less likely than this is below rounding."""
 
-IMPOSSIBLE = 1e-250
+IMPOSSIBLE = 1e-100
 """A noisy count less likely than this under every allowed profile is moved to where it is as likely."""
 
 

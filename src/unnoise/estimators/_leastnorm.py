@@ -29,13 +29,19 @@ from scipy.linalg import LinAlgError
 
 from ._augmented import augmented_solver, dual_solver
 from ._chain import Channel, DiagonalSandwich
-from ._ipm import BACK_OFF, PATIENCE, longest_step
+from ._ipm import BACK_OFF, SHORT, longest_step
 from ._residual import Pairs, Residual, Square
 
 __all__ = ["LeastNorm", "least_norm"]
 
 Floats = NDArray[np.float64]
 
+
+PATIENCE = 20
+"""Iterations without progress before the search ends."""
+
+WORTH, FEWEST = 1e-6, 20
+"""Relative gap above which a second run is worth it, and iterations below which none was wanted."""
 
 SETTLED = 1e-6
 """Relative gap (and at most 1e-8) at which a stalled Cholesky form will do; above it the LU form takes over."""
@@ -65,8 +71,20 @@ def least_norm(
     ``y`` has one entry for every row of the channel: for p = 1 the rows with y > 0 suffice; for p = 2 and ∞ all rows
     that the noise reaches must be there. ``tolerance`` is relative to the norm.
 
-    Returns the best iterate by its certificate, converged or not: the caller must look at the gap.
+    Returns the best iterate by its certificate, converged or not: the caller must look at the gap. Where a first run
+    with the bare predictor–corrector stalls, a second one shortens its second-order term, and the better is returned.
     """
+    bold = _descend(y, channel, p, tolerance, max_iterations, cautious=False)
+    if bold.gap <= max(WORTH * bold.value, 1e-8) or max_iterations < FEWEST:
+        return bold
+    wary = _descend(y, channel, p, tolerance, max_iterations, cautious=True)
+    return bold if bold.gap <= wary.gap else wary
+
+
+def _descend(
+    y: Floats, channel: Channel, p: float, tolerance: float, max_iterations: int, *, cautious: bool
+) -> LeastNorm:
+    """One run of the interior point."""
     size = channel.inverse_band.shape[1]
     f = np.full(size, 1 / size)
     m = channel.apply(f)
@@ -97,7 +115,7 @@ def least_norm(
                 break
             around, patience = None, PATIENCE
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            step = _step(part, channel, around, f, z, m, lam)
+            step = _step(part, channel, around, f, z, m, lam, cautious)
             if step is None and around is not None:
                 around = None
                 continue
@@ -117,6 +135,7 @@ def _step(
     z: Floats,
     m: Floats,
     lam: float,
+    cautious: bool,
 ) -> tuple[Floats, Floats, float] | None:
     """One predictor–corrector step, or None where the system could not be solved."""
     weight = part.weight()
@@ -159,7 +178,17 @@ def _step(
     df, dz, dlam, length = first
     length = min(1.0, length)
     ahead = (float((f + length * df) @ (z + length * dz)) + part.ahead(length)) / (f.size + count)
-    second = direction(min(1.0, ahead / mu) ** 3 * mu, df * dz)
+    centre, crossed = min(1.0, ahead / mu) ** 3 * mu, df * dz
+    kept = part.keep()
+    second = direction(centre, crossed)
+    if cautious and (second is None or second[3] < SHORT):
+        # The second-order term leads astray far from the path: go without, if that goes further.
+        plain = direction(0.5 * mu, 0.0)
+        if plain is None or (second is not None and plain[3] <= second[3]):
+            part.restore(kept)
+            second = direction(centre, crossed)
+        else:
+            second = plain
     if second is None:
         return None
     df, dz, dlam, length = second

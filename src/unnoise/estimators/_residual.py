@@ -47,6 +47,14 @@ class Residual(Protocol):
         """Sum of products after a step."""
         ...
 
+    def keep(self) -> tuple[Floats, ...]:
+        """The direction last fixed, from which second-order terms are taken."""
+        ...
+
+    def restore(self, kept: tuple[Floats, ...]) -> None:
+        """Go back to a direction kept before."""
+        ...
+
     def advance(self, step: float) -> None:
         """Take the step."""
         ...
@@ -90,6 +98,13 @@ class Square:
     def ahead(self, step: float) -> float:
         """Sum of products after a step."""
         return 0.0
+
+    def keep(self) -> tuple[Floats, ...]:
+        """Nothing to keep."""
+        return ()
+
+    def restore(self, kept: tuple[Floats, ...]) -> None:
+        """Nothing to go back to."""
 
     def advance(self, step: float) -> None:
         """Nothing to move."""
@@ -180,6 +195,14 @@ class Pairs:
         above = (self.upper + step * self.d_upper) @ (self.alpha + step * self.d_alpha)
         below = (self.lower + step * self.d_lower) @ (self.beta + step * self.d_beta)
         return float(above + below)
+
+    def keep(self) -> tuple[Floats, ...]:
+        """The direction last fixed."""
+        return self.d_upper, self.d_lower, self.d_alpha, self.d_beta
+
+    def restore(self, kept: tuple[Floats, ...]) -> None:
+        """Go back to a direction kept before."""
+        self.d_upper, self.d_lower, self.d_alpha, self.d_beta = kept
 
     def advance(self, step: float) -> None:
         """Take the step."""
