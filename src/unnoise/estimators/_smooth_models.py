@@ -1,15 +1,16 @@
 """Models of a body, and their evidence.
 
 Smooth models: random walks of log f (:mod:`._smooth_walk`) of five families — order 2 and 3 in t, order 2 and 3 in
-log(1 + t), and order 2 in log(1 + t) with precision rising as (1 + εt)² — each for a ladder of strengths λ, with none,
-the first or the first two steps after the start free (zero and one are often unlike the rest), and with those steps
-free that stand out from the others (spikes and edges), at the price of naming them: log C(n, q) + log n nats for q of
-n steps.
+log(1 + t), and order 2 in log(1 + t) with precision rising as (1 + εt)² — each for a ladder of strengths λ, with the
+first 0, 1, 2, 4 or 6 steps after the start free, and with those steps free that stand out from the others (spikes and
+edges). Small counts are often unlike the rest and unlike each other, and strong noise hardly shows it, so each free
+step of the head is given e to 1 in advance; other steps cost what it takes to name them, log C(n, q) + log n for q of n.
 
 Point models: a mixture of s ≤ 12 point masses, found by EM (the place of a mass is the median of its share of the
 cells), with BIC as evidence: −½·s·log d − s·log N for weights and places [1]_.
 
-Every model gets a log evidence in nats; smooth and point models have prior probability ½ together, shared out equally.
+Every model gets a log evidence in nats. Smooth and point models have prior probability ½ together, shared out among the
+smooth ones as said, among the point models equally.
 
 .. [1] G. Schwarz, "Estimating the dimension of a model", Ann. Statist. 6, 1978.
 """
@@ -22,7 +23,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
+from scipy.special import gammaln, logsumexp
 
 from ._smooth_channel import BodyChannel
 from ._smooth_mode import find_mode
@@ -43,13 +44,10 @@ STRENGTHS = {
 }
 
 HEADS = (1, 2, 4, 6)
-"""How many steps after the start may be free together."""
+"""How many steps after the start may be free together, each e to 1 in advance."""
 
 HOPELESS = 8.0
 """Nats behind the best of a family at which freeing yet more of the head is not tried."""
-
-TEMPERATURE = 3.0
-"""Evidence between smooth models counts for a third: see above."""
 
 NEGLIGIBLE = 12.0
 """Models this many nats behind the best are left out of the average."""
@@ -79,11 +77,17 @@ class Data:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A fitted model: its name, its masses at the counts (adding up to 1) and its log evidence."""
+    """A fitted model: name, masses at the counts (adding up to 1), log evidence, log prior weight."""
 
     name: str
     masses: Floats
     log_evidence: float
+    log_weight: float = 0.0
+
+    @property
+    def score(self) -> float:
+        """Log evidence plus log prior weight."""
+        return self.log_evidence + self.log_weight
 
 
 @dataclass
@@ -99,7 +103,7 @@ class Search:
 @dataclass(frozen=True, eq=False)
 class _Best:
     theta: Floats
-    log_evidence: float
+    score: float
     strength: float
 
 
@@ -119,7 +123,7 @@ def _climb(
     start: Floats,
     search: Search,
     name: str,
-    cost: float,
+    log_weight: float,
     patience: int,
 ) -> _Best | None:
     """Fit along rising strengths, each from the last, until the evidence has fallen ``patience`` times."""
@@ -134,10 +138,10 @@ def _climb(
             search.not_converged += 1
             continue
         f = np.exp(mode.theta)
-        evidence = mode.log_evidence - cost
-        search.models.append(Model(f"{name}, λ={strength:.0e}", f / f.sum(), evidence))
-        if best is None or evidence > best.log_evidence:
-            best, fallen = _Best(mode.theta, evidence, strength), 0
+        model = Model(f"{name}, λ={strength:.0e}", f / f.sum(), mode.log_evidence, log_weight)
+        search.models.append(model)
+        if best is None or model.score > best.score:
+            best, fallen = _Best(mode.theta, model.score, strength), 0
         else:
             fallen += 1
             if fallen >= patience:
@@ -162,8 +166,8 @@ def _set_free(data: Data, walk: Walk, best: _Best, search: Search, name: str, ro
         walk.free = loose
         decades = max(2, min(12, round(math.log10(max(usual**-2 / best.strength, 1.0))) + 2))
         strengths = best.strength * 10.0 ** np.arange(decades)
-        freer = _climb(data, walk, strengths, best.theta, search, f"{name}, {q} steps free", cost, patience=1)
-        if freer is None or freer.log_evidence <= best.log_evidence:
+        freer = _climb(data, walk, strengths, best.theta, search, f"{name}, {q} steps free", -cost, patience=1)
+        if freer is None or freer.score <= best.score:
             return
         best = freer
 
@@ -185,12 +189,11 @@ def smooth_models(data: Data, families: Iterable[tuple[str, int]] = FAMILIES) ->
             stiffer = strengths[strengths >= 0.99 * best.strength]
             base = best
             for k in HEADS:
-                other = _climb(
-                    data, _walk(data, family, k), stiffer, base.theta, search, f"{name}, head {k}", 1.0, patience=2
-                )
-                if other is None or other.log_evidence < best.log_evidence - HOPELESS:
+                walk = _walk(data, family, k)
+                other = _climb(data, walk, stiffer, base.theta, search, f"{name}, head {k}", float(k), patience=2)
+                if other is None or other.score < best.score - HOPELESS:
                     break
-                if other.log_evidence > best.log_evidence:
+                if other.score > best.score:
                     best, head = other, k
         _set_free(data, _walk(data, family, head), best, search, name)
     return search
@@ -254,17 +257,18 @@ def _settled(data: Data, place: Int64, weight: Floats) -> tuple[Int64, Floats, f
     return place, weight / weight.sum(), data.cells * float(data.y[data.y > 0] @ np.log(mixed[data.y > 0]))
 
 
+def _shared(models: list[Model]) -> list[Model]:
+    """Scale the prior weights so that they add up to 1."""
+    total = float(logsumexp([model.log_weight for model in models])) if models else 0.0
+    return [replace(model, log_weight=model.log_weight - total) for model in models]
+
+
 def average(smooth: list[Model], points: list[Model]) -> tuple[Floats, list[tuple[str, float]]]:
     """Average the models by their evidence; return the masses and the weights of those that count, best first."""
-    top = max((model.log_evidence for model in smooth), default=0.0)
-    models = [
-        replace(model, log_evidence=top + (model.log_evidence - top) / TEMPERATURE - math.log(len(smooth)))
-        for model in smooth
-    ]
-    models += [replace(model, log_evidence=model.log_evidence - math.log(len(points))) for model in points]
-    models.sort(key=lambda model: -model.log_evidence)
-    models = [model for model in models if model.log_evidence > models[0].log_evidence - NEGLIGIBLE]
-    weight = np.exp([model.log_evidence - models[0].log_evidence for model in models])
+    models = _shared(smooth) + _shared(points)
+    models.sort(key=lambda model: -model.score)
+    models = [model for model in models if model.score > models[0].score - NEGLIGIBLE]
+    weight = np.exp([model.score - models[0].score for model in models])
     weight /= weight.sum()
     masses = sum(w * model.masses for w, model in zip(weight, models))
     return np.asarray(masses), [(model.name, float(w)) for w, model in zip(weight, models)]
