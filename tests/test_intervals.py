@@ -29,7 +29,7 @@ def indicator(lo, hi):
     return lambda t: ((t >= lo) & (t <= hi)).astype(float)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     st.lists(st.integers(-6, 25), min_size=1, max_size=40), st.sampled_from(POWERS),
     st.sampled_from(["0.1", "0.5", "1", "2", "5"]), st.sampled_from([0, 0, 0, 1, 1, 2, 3, 5, 12]),
@@ -127,35 +127,33 @@ def entry_hits(counts, law, t, repetitions, seed, claimed=None, items=None, draw
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("epsilon", "power"), [(0.5, 1), (1, 1), (2, 1), (1, 2), (2, 3)])
-@pytest.mark.parametrize("t", [0, 3])
+@pytest.mark.parametrize(("epsilon", "power", "t"), [(0.5, 1, 0), (1, 1, 3), (2, 1, 0), (1, 2, 0), (2, 3, 3)])
 def test_dense_entries_cover_93_to_97_percent(epsilon, power, t):
     counts = np.random.default_rng(3).poisson(3, 3000)
-    hits = entry_hits(counts, DiscreteLaplace(epsilon, power), t, 600, seed=t)
-    print("coverage", hits / 600)
-    assert holds_between(hits, 600, 0.93, 0.97)
+    hits = entry_hits(counts, DiscreteLaplace(epsilon, power), t, 400, seed=t)
+    print("coverage", hits / 400)
+    assert holds_between(hits, 400, 0.93, 0.97)
 
 
 @pytest.mark.statistical
 def test_negative_control_a_wrong_epsilon_is_noticed_by_the_coverage_test():
     counts = np.random.default_rng(3).poisson(3, 3000)
-    hits = entry_hits(counts, DiscreteLaplace(1), 3, 1000, seed=5, claimed=DiscreteLaplace(1.3))
-    print("coverage", hits / 1000)
-    assert not holds_between(hits, 1000, 0.93, 0.97)
+    hits = entry_hits(counts, DiscreteLaplace(1), 3, 500, seed=5, claimed=DiscreteLaplace(1.5))
+    print("coverage", hits / 500)
+    assert not holds_between(hits, 500, 0.93, 0.97)
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("epsilon", [0.1, 0.5, 2])
-@pytest.mark.parametrize("copies", [1, 3])
+@pytest.mark.parametrize(("epsilon", "copies"), [(0.1, 1), (0.1, 3), (0.5, 1), (2, 3)])
 def test_isolated_cells_are_covered(epsilon, copies):
     """Few cells at 1000 far from everything: mostly no cell shows at 1000 ± 1, and the estimate is 0 ± 0."""
     counts = np.concatenate([np.zeros(200, dtype=np.int64), np.full(copies, 1000)])
     law = DiscreteLaplace(epsilon)
-    hits = entry_hits(counts, law, 1000, 600, seed=7)
-    nothing = entry_hits(counts, law, 1001, 600, seed=8)
-    print("coverage", hits / 600, nothing / 600)
-    assert holds_between(hits, 600, 0.93, 1.0)
-    assert holds_between(nothing, 600, 0.93, 1.0)
+    hits = entry_hits(counts, law, 1000, 300, seed=7)
+    nothing = entry_hits(counts, law, 1001, 300, seed=8)
+    print("coverage", hits / 300, nothing / 300)
+    assert holds_between(hits, 300, 0.93, 1.0)
+    assert holds_between(nothing, 300, 0.93, 1.0)
 
 
 @pytest.mark.statistical
@@ -183,11 +181,11 @@ def test_tails_of_few_cells_are_covered(k):
     rng = np.random.default_rng(11)
     counts = np.concatenate([rng.poisson(2, 2000), np.unique(rng.integers(20, 1500, 40))])
     law, hits, truth = DiscreteLaplace("0.2"), 0, (counts >= k).sum()
-    for _ in range(800):
+    for _ in range(400):
         limits = Bands(noisy_profile(rng, counts, law), counts.size).limits(np.array([k]), np.array([NO_END]), 0.95)
         hits += bool(limits.low[0] <= truth <= limits.high[0])
-    print("coverage", hits / 800)
-    assert holds_between(hits, 800, 0.93, 1.0)
+    print("coverage", hits / 400)
+    assert holds_between(hits, 400, 0.93, 1.0)
 
 
 STATISTICS = {
@@ -205,11 +203,11 @@ def test_sums_are_covered(name, epsilon, power):
     counts = np.minimum(np.floor((1 - rng.random(2000)) ** -1.25), 1e6).astype(np.int64)
     g, truth = STATISTICS[name]
     law, hits = DiscreteLaplace(epsilon, power), 0
-    for _ in range(1000):
+    for _ in range(500):
         _, _, low, high = sum_limits(noisy_profile(rng, counts, law), g, 0.95, items=counts.size)
         hits += low <= truth(counts) <= high
-    print("coverage", hits / 1000)
-    assert holds_between(hits, 1000, 0.93, 0.985)
+    print("coverage", hits / 500)
+    assert holds_between(hits, 500, 0.93, 0.985)
 
 
 @pytest.mark.statistical
@@ -231,12 +229,12 @@ def test_entropy_is_covered_sampled_or_not(rate):
     rng, hits = np.random.default_rng(14), 0
     counts = rng.poisson(4, 4000)
     truth = np.log(counts.sum()) - xlogx(counts).sum() / counts.sum()
-    for _ in range(1000):
+    for _ in range(500):
         sample = counts[rng.random(counts.size) < rate]
         _, _, low, high = entropy_limits(noisy_profile(rng, sample, DiscreteLaplace(1)), 0.95, items=counts.size)
         hits += low <= truth <= high
-    print("coverage", hits / 1000)
-    assert holds_between(hits, 1000, 0.93, 0.99)
+    print("coverage", hits / 500)
+    assert holds_between(hits, 500, 0.93, 0.99)
 
 
 @pytest.mark.statistical
@@ -245,10 +243,10 @@ def test_sampled_entries_are_covered(t):
     """At rate 0.2 the sample holds few or none of the items at t = 14."""
     counts = np.random.default_rng(15).poisson(4, 8000)
     hits = entry_hits(
-        counts, DiscreteLaplace(1), t, 800, seed=16, items=8000, draw=lambda rng: rng.random(8000) < 0.2
+        counts, DiscreteLaplace(1), t, 400, seed=16, items=8000, draw=lambda rng: rng.random(8000) < 0.2
     )
-    print("coverage", hits / 800)
-    assert holds_between(hits, 800, 0.93, 0.97 if t == 3 else 1.0)
+    print("coverage", hits / 400)
+    assert holds_between(hits, 400, 0.93, 0.97 if t == 3 else 1.0)
 
 
 @pytest.mark.statistical

@@ -55,6 +55,10 @@ NO_END = np.iinfo(np.int64).max // 4
 GUARD = 0.1
 """Error probability of the limits by domination, as a share of 1 − level; they only ever narrow the interval."""
 
+ALLOWANCE = 1.15
+"""Miss probability of the normal part for single entries, in units of 1 − level: :class:`~unnoise.profile.Profile`
+extends intervals to contain the reconstructed value, which takes back up to half of the misses when it is good."""
+
 FEW = 15.0
 """Effective number of cells below which the estimated variance is not trusted by itself."""
 
@@ -217,6 +221,9 @@ class Bands:
         sampling = (1 - self.rate) * self.noisy.cells * share * (1 - share)
         estimate, stderr = scale * estimate, scale * np.sqrt(variance + sampling)
         low, high = bounded_normal(estimate, stderr, self.items, level)
+        if (entry := lo == hi).any():
+            miss = min(ALLOWANCE * (1 - level), 1 - level / 2)
+            low[entry], high[entry] = bounded_normal(estimate[entry], stderr[entry], self.items, 1 - miss)
         guard = GUARD * (1 - level) / 2
         high = self.upper(lo, hi, guard, high)
         low = np.minimum(np.maximum(low, self.lower(lo, hi, guard)), high)

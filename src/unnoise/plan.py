@@ -231,7 +231,7 @@ def _simulate(
     found: dict[str, list[float]] = {name: [] for name in (*METRICS, *ANSWERS)}
     for _ in range(repetitions):
         values, how_many = shaped(shape, cells, rng)
-        profile = reconstruct(draw_noisy_profile(values, how_many, law, rng), method=method)  # type: ignore[arg-type]
+        profile = reconstruct(draw_noisy_profile(values, how_many, law, rng), method=method)
         for name, error in errors(profile, values, how_many).items():
             found[name].append(error)
         for name, estimate in zip(ANSWERS, _answers(profile)):

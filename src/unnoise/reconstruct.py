@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any
 
 from ._check import Cliff, check_claim, find_cliffs, warn_if_wrong
 from .errors import InputError
@@ -22,9 +22,7 @@ from .noise import DiscreteLaplace, Exact, exact_positive
 from .noisy import NoisyCounts, NoisyProfile
 from .profile import Profile
 
-__all__ = ["METHODS", "Method", "reconstruct"]
-
-Method = Literal["auto", "exact", "isotonic", "likelihood", "linear", "lp", "paper", "smooth"]
+__all__ = ["METHODS", "reconstruct"]
 
 METHODS: dict[str, str] = {
     "auto": "auto",
@@ -47,7 +45,7 @@ def reconstruct(
     *,
     epsilon: Exact | None = None,
     noise: DiscreteLaplace | None = None,
-    method: Method = "auto",
+    method: str = "auto",
     max_count: int | None = None,
     norm: float = 2,
     clipped: bool = False,
