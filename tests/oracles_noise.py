@@ -36,6 +36,19 @@ def difference_pmf(epsilon: Fraction, power: Fraction, z: int) -> mp.mpf:
         return +mp.nsum(lambda k: nb(k + abs(z)) * nb(k), [0, mp.inf])
 
 
+def difference_log_pmf(epsilon: Fraction, power: int, z: int) -> mp.mpf:
+    """log P(Z = z) for an integer power, by summing the series term by term until it stops growing."""
+    with mp.workprec(200):
+        a = mp.exp(-mp.mpf(epsilon.numerator) / epsilon.denominator)
+        total, k = mp.mpf(0), 0
+        while True:
+            term = mp.binomial(z + k + power - 1, power - 1) * mp.binomial(k + power - 1, power - 1) * a ** (2 * k)
+            total += term
+            if k > 10 and term < total * mp.mpf(10) ** -40:
+                return +(2 * power * mp.log(1 - a) + z * mp.log(a) + mp.log(total))
+            k += 1
+
+
 def floor_scaled(value: mp.mpf, bits: int) -> int:
     """floor(value·2^bits), exactly for the mpf given."""
     with mp.workprec(bits + 400):

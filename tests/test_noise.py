@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from oracles_noise import difference_pmf
+from oracles_noise import difference_log_pmf, difference_pmf
 from unnoise import DiscreteLaplace, InputError
 
 LAWS = [(e, r) for e in ("1/1000", "0.1", "1", "10") for r in ("1/10", "1/2", "1", "3/2", "2", "5")]
@@ -20,6 +20,13 @@ def test_pmf_equals_the_sum_over_two_negative_binomials(epsilon: str, power: str
     for z in (0, 1, -1, 2, 7, 40):
         exact = float(difference_pmf(noise.epsilon, noise.power, z))
         assert noise.pmf(z) == pytest.approx(exact, rel=1e-9), z
+
+
+@pytest.mark.parametrize(("epsilon", "power", "z"), [("10", "2", 8), ("10", "2", 60), ("1", "3", 900), ("0.1", "2", 700)])
+def test_far_tails_keep_their_relative_precision(epsilon: str, power: str, z: int) -> None:
+    noise = DiscreteLaplace(epsilon, power)
+    exact = float(difference_log_pmf(noise.epsilon, int(noise.power), z))
+    assert noise.log_pmf(z) == pytest.approx(exact, abs=1e-8)
 
 
 @pytest.mark.parametrize(("epsilon", "power"), LAWS)

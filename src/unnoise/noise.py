@@ -64,6 +64,10 @@ def exact_positive(name: str, value: Any) -> Fraction:
     return fraction
 
 
+LONGEST = 1 << 20
+"""Farthest count up to which a power's law is tabulated exactly."""
+
+
 @dataclass(frozen=True, init=False)
 class DiscreteLaplace:
     """The discrete Laplace law of parameter ε, raised to a power ρ.
@@ -145,9 +149,10 @@ class DiscreteLaplace:
         n = np.abs(np.asarray(z, dtype=float))
         if self.power == 1:
             return np.asarray(self.log_scale - float(self.epsilon) * n)
-        table = _log_table(self.epsilon, self.power)
+        farthest = min(LONGEST, int(n.max(initial=0)))
+        table = _log_table(self.epsilon, self.power, max(10, farthest.bit_length()))
         end = table.size - 1
-        # Past the table the ratios tend to a·(n+ρ)/(n+1): P(Z=n) ~ C·a^n·n^(ρ−1)
+        # Past 2^20 the ratios are those of the limit: P(Z=n) ~ C·a^n·n^(ρ−1)
         beyond = (float(self.power) - 1) * (np.log(np.maximum(n, end)) - math.log(end))
         beyond -= float(self.epsilon) * np.maximum(n - end, 0)
         return np.asarray(table[np.minimum(n, end).astype(np.int64)] + beyond)
@@ -194,8 +199,8 @@ class DiscreteLaplace:
 
 
 @lru_cache(maxsize=64)
-def _log_table(epsilon: Fraction, power: Fraction) -> NDArray[np.float64]:
-    """Return log P(Z = n), n = 0, 1, …, for a power ρ ≠ 1, as far as a float can tell from nothing.
+def _log_table(epsilon: Fraction, power: Fraction, bits: int) -> NDArray[np.float64]:
+    """Return log P(Z = n) for a power ρ ≠ 1 and n up to 2^bits at least, and until next to nothing is left.
 
     With H the generating function, z·H'(z)·(1−az)(1−a/z) = ρ·a·(z − 1/z)·H(z), so the law obeys the recurrence
     n(1+a²)·p[n] − a(n−1+ρ)·p[n−1] − a(n+1−ρ)·p[n+1] = 0, whose decaying solution is stable backwards (Miller):
@@ -203,7 +208,7 @@ def _log_table(epsilon: Fraction, power: Fraction) -> NDArray[np.float64]:
     """
     noise = DiscreteLaplace(epsilon, power)
     a, rho = noise.a, float(power)
-    end = noise.reach(1e-18) + 2
+    end = max(noise.reach(1e-18) + 2, 1 << bits)
     start = end + math.ceil(40 / epsilon)
     ratio, ratios = a, []
     for n in range(start, 0, -1):
