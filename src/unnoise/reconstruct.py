@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal
 
 from ._check import Cliff, check_claim, find_cliffs, warn_if_wrong
 from .errors import InputError
@@ -22,7 +22,9 @@ from .noise import DiscreteLaplace, Exact, exact_positive
 from .noisy import NoisyCounts, NoisyProfile
 from .profile import Profile
 
-__all__ = ["METHODS", "reconstruct"]
+__all__ = ["METHODS", "Method", "reconstruct"]
+
+Method = Literal["auto", "exact", "isotonic", "likelihood", "linear", "lp", "paper", "smooth"]
 
 METHODS: dict[str, str] = {
     "auto": "auto",
