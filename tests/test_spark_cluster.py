@@ -106,9 +106,10 @@ def test_speculation_changes_no_bit(tmp_path: Path) -> None:
     assert runs["slow"]["seconds"] < 590, "the second attempt won, while the first one sleeps for ten minutes"
 
 
-def test_spark_connect() -> None:
-    found = run("spark_connect.py")
+def test_spark_connect(tmp_path: Path) -> None:
+    found = run("spark_connect.py", str(tmp_path))
     assert "connect" in found["session"]
     assert found["equal"]
     assert found["listed"] == [1, 2]
     assert found["cells"] == [2**11, 2**11]
+    assert (found["logged"], found["leaked"]) == (True, False)
