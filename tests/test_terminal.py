@@ -55,6 +55,12 @@ def test_a_terminal_gets_colours_and_one_sentence(words):
     assert "\x1b[1m" in raw  # bold
 
 
+def test_a_terminal_is_told_what_was_promised(words):
+    _, text, code = in_terminal(f"unnoise sketch {words}/words.csv -e 5 --cells 2^12 -o {words}/t.sketch")
+    assert code == 0
+    assert "t.sketch: ε = 5 for one occurrence" in text
+
+
 def test_progress_with_rate_and_time_left(words):
     """A slow reader: the bar must appear, with rows, rate and time, and be gone at the end."""
     slow = f"(cat {words}/words.csv; for i in 1 2 3 4; do sleep 0.4; yes w | head -n 4500000; done)"

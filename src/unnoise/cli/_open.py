@@ -225,7 +225,7 @@ def reconstruct_all(
     from ._show import saying
 
     profiles = {}
-    for name, sketch in sketches.items():
-        with saying(f"reconstructing {name}".strip()):
+    for index, (name, sketch) in enumerate(sketches.items(), 1):
+        with saying(f"reconstructing {name} ({index} of {len(sketches)})" if name else "reconstructing"):
             profiles[name] = reconstruct(sketch.release(), method=method, max_count=max_count)  # type: ignore[arg-type]
     return profiles

@@ -39,9 +39,10 @@ def screen(*, stderr: bool = False) -> Console:
     return Screen(stderr=stderr, width=width, highlight=False, soft_wrap=False)
 
 
-def note(text: str) -> None:
-    """Say something beside the result."""
-    print(text, file=sys.stderr)
+def note(text: str, *, always: bool = False) -> None:
+    """Say something beside the result, to whoever sits in front of a terminal."""
+    if always or sys.stderr.isatty():
+        print(text, file=sys.stderr)
 
 
 def print_json(value: Any) -> None:
@@ -78,7 +79,8 @@ def with_progress(batches: Iterable[Batch], total: int | None, label: str) -> It
     finally:
         bar.stop()
     if dropped:
-        note(f"unnoise: {dropped:,} rows were left out because a column was empty (shown here only, kept nowhere)")
+        text = f"unnoise: {dropped:,} rows were left out because a column was empty (shown here only, kept nowhere)"
+        note(text, always=True)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from ..errors import ConvergenceError, OverloadError
 from . import _options as opt
 from ._app import app
 
@@ -70,7 +71,10 @@ def profile(
     )  # fmt: skip
     target = sketch_data(request)
     sketches = target.sketches if hasattr(target, "sketches") else {"": target}
-    profiles = reconstruct_all(sketches, method=method, max_count=max_count)
+    try:
+        profiles = reconstruct_all(sketches, method=method, max_count=max_count)
+    except (ConvergenceError, OverloadError) as error:
+        raise type(error)(f"{error}; this try spent its ε, so plan the next one") from None
     if output is not None:
         _write_report(output, profiles, target.guarantee, title)
     if output != "-":
