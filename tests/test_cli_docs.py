@@ -61,3 +61,17 @@ def test_the_messages_quoted_are_the_real_ones(tmp_path):
         with pytest.raises(InputError) as error:
             list(open_source([tmp_path / file]).batches(wanted))
         assert f"unnoise: {str(error.value).replace(f'{tmp_path}/', '')}" in PAGE
+
+
+def test_the_python_of_the_page_runs(tmp_path, monkeypatch):
+    import polars as pl
+
+    monkeypatch.chdir(tmp_path)
+    countries = ["DE", "FR", "IT"]
+    products = [f"p{i % (i // 5 + 1)}" for i in range(3000)]
+    pl.DataFrame({"product": products, "country": countries * 1000}).write_parquet("sales.parquet")
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+    names: dict = {}
+    exec("import unnoise as un\n" + code, names)
+    assert list(names["profiles"]) == countries
+    assert "DE" in names["html"]

@@ -138,7 +138,7 @@ def _run(method: str, releases: Sequence[NoisyProfile], values: Int64, cells: In
         start = time.perf_counter()
         norm = 1 if method == "lp" else 2
         try:
-            profile = reconstruct(noisy, method=method, norm=norm)  # type: ignore[arg-type]
+            profile = reconstruct(noisy, method=method, norm=norm)
         except UnnoiseError as error:
             return Result(method, failure=" ".join(str(error).split()))
         seconds = time.perf_counter() - start

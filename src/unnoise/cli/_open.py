@@ -227,5 +227,5 @@ def reconstruct_all(
     profiles = {}
     for index, (name, sketch) in enumerate(sketches.items(), 1):
         with saying(f"reconstructing {name} ({index} of {len(sketches)})" if name else "reconstructing"):
-            profiles[name] = reconstruct(sketch.release(), method=method, max_count=max_count)  # type: ignore[arg-type]
+            profiles[name] = reconstruct(sketch.release(), method=method, max_count=max_count)
     return profiles

@@ -126,4 +126,4 @@ def _from_histogram(
     kind = format or ("csv" if file == "-" else None)
     counts = read_noisy_counts(path, column=column, format=kind, header=not no_header)
     with saying("reconstructing"):
-        return reconstruct(counts, noise=law, method=method, max_count=max_count, clipped=clipped)  # type: ignore[arg-type]
+        return reconstruct(counts, noise=law, method=method, max_count=max_count, clipped=clipped)
