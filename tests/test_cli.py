@@ -242,6 +242,7 @@ def test_histograms_that_do_not_qualify(shell, tmp_path):
     shell("estimate", path, "-e", "1", "--json")
     assert "unnoise: warning: " in shell.err
     assert "decay like epsilon=0.5" in shell.err
+    assert "standard input, row 2" in shell.fails("estimate", "-", "-c", "n", "-e", "1", stdin=b"n\n1\nx\n")
     two = tmp_path / "two.csv"
     two.write_text("a,b\n1,2\n")
     assert "say which column" in shell.fails("estimate", two, "-e", "1")

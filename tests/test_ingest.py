@@ -105,6 +105,17 @@ def test_csv_file_and_stream_agree(tmp_path_factory, rows):
     assert items(open_source(["-"], stream=io.BytesIO(path.read_bytes())).batches(wanted)) == expected
 
 
+def test_names_of_columns_are_text():
+    """A header of numbers, dates and an empty name stays what it is, in CSV and in TSV."""
+    names = ["00123", "2020-01-01", "a,b", "NA", "1e3"]
+    for format, separator in (("csv", ","), ("tsv", "\t")):
+        quoted = [f'"{name}"' if separator in name else name for name in names]
+        data = (separator.join(quoted) + "\n" + separator.join("12345") + "\n").encode()
+        for i, name in enumerate(names):
+            source = open_source(["-"], format=format, stream=io.BytesIO(data))
+            assert items(source.batches(Wanted(columns=(name,)))) == [(str(i + 1),)]
+
+
 def test_a_long_stream_comes_in_pieces():
     data = b"x,n\n" + b"".join(b"item%d,%d\n" % (i % 1000, i) for i in range(300_000))
     batches = list(open_source(["-"], stream=io.BytesIO(data)).batches(X, chunk=10_000))

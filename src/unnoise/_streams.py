@@ -50,10 +50,11 @@ def _csv(
     head, rest = _first_line(stream)
     if not head.strip():
         return
+    width = head.count(separator.encode()) + 1  # at most: quotes may hide some
     have = csv.read_csv(
         pa.BufferReader(head), parse_options=csv.ParseOptions(delimiter=separator),
         read_options=csv.ReadOptions(autogenerate_column_names=True),
-        convert_options=csv.ConvertOptions(column_types={f"f{i}": pa.string() for i in range(head.count(b",") + 9)}),
+        convert_options=csv.ConvertOptions(column_types={f"f{i}": pa.string() for i in range(width)}),
     ).to_pylist()[0]  # fmt: skip
     columns = [str(v) for v in have.values()] if header else [f"column_{i + 1}" for i in range(len(have))]
     columns[0] = columns[0].removeprefix("\ufeff")

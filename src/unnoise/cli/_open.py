@@ -85,7 +85,9 @@ def sketch_data(request: Request) -> Sketch | GroupedSketch:
         feed(target, with_progress(batches, total, "counting"))
         return target
     source, wanted = _source(request)
-    types = None if source.stream is not None and source.typed else source.item_types(wanted)
+    # a stream tells its types only with its first rows; groups need them before, so that empty ones look the same
+    late = source.stream is not None and source.typed and request.groups is None
+    types = None if late else source.item_types(wanted)
     domain = _domain(request, wanted)
     if request.groups is None:
         target = _new_sketch(request, types, domain)

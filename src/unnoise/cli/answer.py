@@ -100,7 +100,10 @@ def _answers(
                 raise InputError(f"{file} is a sketch: leave out --column, --epsilon, --power and --clipped")
             sketches, guarantee = load_sketches(path)
             return reconstruct_all(sketches, method=method, max_count=max_count), guarantee
-        profile = _from_histogram(file, path, column, epsilon, power, clipped, format, no_header, method, max_count)
+        try:
+            profile = _from_histogram(file, path, column, epsilon, power, clipped, format, no_header, method, max_count)
+        except InputError as error:
+            raise InputError(str(error).replace(str(path), "standard input" if file == "-" else file)) from None
     return {"": profile}, ""
 
 
