@@ -59,6 +59,18 @@ def test_two_spikes():
     assert distance(fit, counts) < 0.02
 
 
+@pytest.mark.parametrize("bound", [None, 1])
+def test_neighbouring_spikes(bound):
+    counts = np.repeat([0, 1], [3000, 7000])
+    assert distance(auto(noised(counts, 1), max_count=bound), counts) < 0.05
+
+
+def test_evenly_spread_over_a_long_range_falls_back():
+    fit = auto(noised(np.random.default_rng(0).integers(0, 20_000, 200_000), 1))
+    assert fit.method == "likelihood"
+    assert "too long a range" in fit.diagnostics["fallback"]
+
+
 def test_masses_are_whole_cells():
     fit = auto(noised(np.random.default_rng(0).poisson(5, 5000), 1))
     assert np.allclose(fit.mass * 5000, np.rint(fit.mass * 5000), atol=1e-6)

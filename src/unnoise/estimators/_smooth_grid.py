@@ -4,7 +4,8 @@ Around an occupied value v the *local number* is the number of cells within ±w 
 Where it reaches ``few`` (8) the value belongs to the body; the body is the union of [v − w, v + w] over such v, cut
 to occupied values: a few *runs* of consecutive counts. Cells outside are isolated, and what is known of such a cell
 is its noisy count. If the runs hold more than ``limit`` counts, ``few`` is doubled until they do not, so the cost is
-bounded whatever the largest count.
+bounded whatever the largest count. If that leaves less than half of the body's cells, as with counts spread evenly over
+a long range, there is no body.
 
 A cell outside a run is left out of the run's likelihood, and its noise of reaching in is neglected: runs end where
 cells are sparse, so that is a matter of single cells.
@@ -79,7 +80,7 @@ def dense_runs(values: Int64, tally: Int64, window: int, few: int) -> list[tuple
 
 
 def body_of(noisy: NoisyProfile, bound: int | None, limit: int = LIMIT) -> Body | None:
-    """Split a noisy profile at its body; None where no count is dense enough.
+    """Split a noisy profile at its body; None where there is none.
 
     For ρ = 1 noisy counts are folded into [0, bound], and rows are counts. For ρ > 1 the run at 0 keeps the negative
     noisy counts, and every run the rows within its own reach.
@@ -90,12 +91,13 @@ def body_of(noisy: NoisyProfile, bound: int | None, limit: int = LIMIT) -> Body 
     tally = np.bincount(where, weights=noisy.tally).astype(np.int64)
     few = FEW
     runs = dense_runs(values, tally, window, few)
+    at_first = _cells_in(runs, values, tally)
     while sum(high - low + 1 for low, high in runs) > limit:
         few *= 2
         runs = dense_runs(values, tally, window, few)
-    runs = _widened(runs, window, bound)
-    if not runs:
+    if not runs or 2 * _cells_in(runs, values, tally) < at_first:
         return None
+    runs = _widened(runs, window, bound)
     inside = np.zeros(values.size, dtype=bool)
     for low, high in runs:
         inside |= (values >= low) & (values <= high)
@@ -106,6 +108,12 @@ def body_of(noisy: NoisyProfile, bound: int | None, limit: int = LIMIT) -> Body 
     else:
         rows, of_row = _unfolded(noisy, runs, bound)
     return Body(runs, rows, of_row, values[~inside], tally[~inside], few)
+
+
+def _cells_in(runs: list[tuple[int, int]], values: Int64, tally: Int64) -> int:
+    before = np.concatenate([[0], np.cumsum(tally)])
+    ends = np.searchsorted(values, [high for _, high in runs], "right")
+    return int((before[ends] - before[np.searchsorted(values, [low for low, _ in runs])]).sum())
 
 
 def _widened(runs: list[tuple[int, int]], window: int, bound: int | None) -> list[tuple[int, int]]:

@@ -4,10 +4,11 @@ Smooth models: random walks of log f (:mod:`._smooth_walk`) of five families —
 log(1 + t), and order 2 in log(1 + t) with precision rising as (1 + εt)² — each for a ladder of strengths λ, with the
 first 0, 1, 2, 4 or 6 steps after the start free, and with those steps free that stand out from the others (spikes and
 edges). Small counts are often unlike the rest and unlike each other, and strong noise hardly shows it, so each free
-step of the head is given e to 1 in advance; other steps cost what it takes to name them, log C(n, q) + log n for q of n.
+step of the head is given e to 1 in advance; other steps cost what it takes to name them: log C(n, q) + log n nats for
+q of n.
 
-Point models: a mixture of s ≤ 12 point masses, found by EM (the place of a mass is the median of its share of the
-cells), with BIC as evidence: −½·s·log d − s·log N for weights and places [1]_.
+Point models: a mixture of s ≤ 12 point masses, found by EM (the place of a mass is that of a maximum-likelihood mass,
+or the median of its share of the cells), with BIC as evidence: −½·s·log d − s·log N for weights and places [1]_.
 
 Every model gets a log evidence in nats. Smooth and point models have prior probability ½ together, shared out among the
 smooth ones as said, among the point models equally.
@@ -18,7 +19,7 @@ smooth ones as said, among the point models equally.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -200,26 +201,37 @@ def smooth_models(data: Data, families: Iterable[tuple[str, int]] = FAMILIES) ->
 
 
 def point_models(data: Data) -> list[Model]:
-    """Fit mixtures of few point masses, starting from the groups of neighbours in the maximum-likelihood profile."""
+    """Fit mixtures of few point masses, starting from the maximum-likelihood profile's masses and drop by drop fewer.
+
+    Twice: from the masses as they stand, which stay in place, and from groups of neighbours, which move to medians.
+    """
     at = np.flatnonzero(data.likely > 1e-4)
     if at.size == 0 or at.size > 5 * MOST_POINTS:
         return []
     groups = np.split(at, np.flatnonzero(np.diff(at) > 1) + 1)
     weight = np.array([data.likely[g].sum() for g in groups])
     place = np.array([round(float(data.likely[g] @ g / data.likely[g].sum())) for g in groups])
-    heaviest = np.argsort(-weight)[:MOST_POINTS]
-    place, weight = place[heaviest], weight[heaviest]
+    return _fewer(data, at, data.likely[at], _settled) + _fewer(data, place, weight, _mixture)
+
+
+def _fewer(
+    data: Data,
+    place: Int64,
+    weight: Floats,
+    fit: Callable[[Data, Int64, Floats], tuple[Int64, Floats, float]],
+) -> list[Model]:
+    """Fit at most MOST_POINTS masses, then without the lightest, and so on down to one."""
     models: list[Model] = []
-    while True:
-        place, weight, log_likelihood = _mixture(data, place, weight)
+    while place.size:
+        heaviest = np.sort(np.argsort(-weight, kind="stable")[:MOST_POINTS])
+        place, weight, log_likelihood = fit(data, place[heaviest], weight[heaviest])
         cost = 0.5 * place.size * math.log(data.cells) + place.size * math.log(data.counts.size)
         masses = np.zeros(data.counts.size)
         masses[place] = weight
         models.append(Model(f"{place.size} point masses", masses, log_likelihood - data.cells - cost))
-        if place.size == 1:
-            return models
-        rest = np.argsort(weight)[1:]
+        rest = np.sort(np.argsort(weight, kind="stable")[1:])
         place, weight = place[rest], weight[rest]
+    return models
 
 
 def _mixture(data: Data, place: Int64, weight: Floats) -> tuple[Int64, Floats, float]:

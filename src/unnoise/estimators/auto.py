@@ -61,7 +61,8 @@ def auto(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
     bound = check_input(noisy, max_count)
     prepared = prepare(noisy, bound)
     if prepared is None:
-        return _fallback(noisy, bound, "the cells are too few or too far apart to be smoothed")
+        reason = "the cells are too few, too far apart or spread over too long a range to be smoothed"
+        return _fallback(noisy, bound, reason)
     search = smooth_models(prepared.data, prepared.families)
     points = point_models(prepared.data)
     if not search.models and not points:

@@ -81,8 +81,8 @@ def smooth(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
     prepared = prepare(noisy, bound)
     if prepared is None:
         raise ConvergenceError(
-            f"smooth must have at least 8 cells close together, got {noisy.cells} cells far apart: "
-            f"use method='isotonic'"
+            f"smooth must have at least 8 cells close together, and half of such within 4,096 counts, got "
+            f"{noisy.cells} cells too far apart or spread too far: use method='isotonic'"
         )
     search = smooth_models(prepared.data, prepared.families)
     if not search.models:
