@@ -22,6 +22,7 @@ def plot_comparison(comparison: Comparison, path: str) -> None:
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     done = [result for result in comparison.results if result.profile is not None]
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), width_ratios=(1, 1.25), layout="constrained")
@@ -30,6 +31,9 @@ def plot_comparison(comparison: Comparison, path: str) -> None:
     left.barh(places - 0.2, [r.w1 for r in done], 0.36, color=LIGHT["truth"], label="W1")
     left.set_yticks(places, [r.method for r in done])
     left.set_xscale("log")
+    left.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    left.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    left.xaxis.set_minor_formatter(NullFormatter())
     left.set_xlabel("error, smaller is better")
     left.legend(frameon=False)
     reach = np.cumsum(comparison.how_many[::-1])[::-1]

@@ -31,7 +31,7 @@ def sensible(estimate: Estimate, *, whole: bool = True) -> tuple[str, str, str]:
     width = estimate.high - estimate.low
     digits = 1 - math.floor(math.log10(width)) if width > 0 else 3
     exact = all(x == round(x) for x in (estimate.value, estimate.low, estimate.high))
-    if whole and (exact or abs(estimate.value) >= 10):
+    if whole and (exact or round(abs(estimate.value)) >= 10):
         digits = min(digits, 0)
     value, low, high = (_written(x, digits) for x in (estimate.value, estimate.low, estimate.high))
     return value, low, high
