@@ -11,6 +11,7 @@ from scipy.stats import binom, chi2
 from oracles_items import sketch, zipf_numbers
 from unnoise.errors import InputError, OverloadError
 from unnoise.estimators.collisions import collisions
+from unnoise.estimators.linear import functional
 from unnoise.hashing import cells_of, hash_columns
 from unnoise.items import ItemProfile, item_profile
 from unnoise.layout import Layout
@@ -85,6 +86,14 @@ def test_exports(example):
 
 
 def test_total_is_the_sum_of_the_cells(example):
+    profile, _, _ = example
+    dense = profile.support @ (profile.mass * profile.items)
+    assert profile.total.value == pytest.approx(float(dense), rel=1e-9)
+    unbiased = functional(profile.noisy, lambda t: t)[0]
+    assert profile.total.value == pytest.approx(unbiased, rel=1e-6)
+
+
+def test_total_is_near_the_truth(example):
     profile, counts, numbers = example
     assert profile.total.stderr < 1.6 * math.sqrt(4096 * DiscreteLaplace(1).variance)
     assert profile.total.value == pytest.approx(int(counts @ numbers), abs=6 * profile.total.stderr)

@@ -9,12 +9,15 @@ Where answers come from (:mod:`unnoise.estimators.collisions` has the mathematic
 * numbers of items up to the dense end of the grid: the unpenalised one-step estimate θ̂ with covariance J⁻¹ from
   the likelihood of all levels used, less Σ b_t²·N_t because the items of this data set are fixed (delta method);
 * numbers of items above: the plain power-series logarithm and its own delta method;
-* ``total``: the sum of all cells, exactly unbiased whatever collides, so ``total`` may differ from Σ t·counts[t] by
-  sampling error where levels are used;
+* ``total``: the sum of all cells, exactly unbiased whatever collides. The profile is calibrated to it, so that
+  ``total`` is Σ t·counts[t]: N_t becomes N_t·(1 + c·t), the least change in units of N_t's own Poisson variance that
+  reaches that sum [1]_; it falls on the few large items, whose number is what the sum knows better;
 * Σ g(h): the fitted blocks for counts up to the grid's top, and sampling plus noise for the items above it.
 
 Limits come from Feldman and Cousins' construction for a number that cannot be negative. Where only a share P of
 the items was seen, the variance is never below that of a few unseen items: 3.6·(1/P)(1/P − 1).
+
+.. [1] J.-C. Deville, C.-E. Särndal, "Calibration estimators in survey sampling", JASA 87 (1992) 376.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from scipy.special import ndtri
 
 from ._bands import NO_END, Limits, bounded_normal
@@ -34,7 +38,7 @@ from ._sums import sum_limits, xlogx
 from .errors import InputError
 from .estimate import Estimate
 from .estimators.collisions import ItemLaw, collisions, decompound
-from .estimators.linear import Function
+from .estimators.linear import Function, functional
 from .noisy import NoisyProfile
 from .profile import Answers, Profile
 
@@ -51,6 +55,9 @@ UNSEEN = 3.6
 
 LEAST = 0.5
 """Fewer items than this are none."""
+
+KEPT = 0.5
+"""Share of its items that calibration leaves to every count."""
 
 HIGH_LOAD = 2.0
 """Load above which the diagnostics carry a warning."""
@@ -217,14 +224,12 @@ class ItemProfile(Profile):
 
     @property
     def total(self) -> Estimate:
-        """Σ h, the number of occurrences: the sum over all cells, unbiased whatever collides."""
+        """Σ h, the number of occurrences, with the interval of the sum over all cells."""
         return self._total(0.95)
 
     def _total(self, level: float) -> Estimate:
-        value, stderr, low, high = sum_limits(
-            self.noisy, lambda t: np.asarray(t, dtype=float), level, items=self.cells
-        )
-        value = max(value, 0.0)
+        _, stderr, low, high = sum_limits(self.noisy, _identity, level, items=self.cells)
+        value = self._sum_value(_identity)
         return Estimate(value, stderr, min(max(low, 0.0), value), max(high, value), level, self._total)
 
     def _entropy(self, level: float) -> tuple[float, float, float, float]:
@@ -292,10 +297,32 @@ def item_profile(
     return _wrap(support, items, method, noisy, {**notes, **(diagnostics or {})}, None)
 
 
+def _identity(t: Int64) -> Float:
+    return np.asarray(t, dtype=float)
+
+
+def _calibrated(support: Int64, items: Float, total: float) -> Float:
+    """Return N_t·max(1 + c·t, KEPT) with Σ t·N_t equal to ``total``; the numbers as they are where that cannot be."""
+    counts = support.astype(float)
+    if items.sum() < LEAST or total <= KEPT * float(counts @ items):
+        return items
+
+    def excess(c: float) -> float:
+        return float(counts @ (items * np.maximum(1 + c * counts, KEPT))) - total
+
+    step = -excess(0.0) / float(counts**2 @ items)
+    far = 1.0
+    while excess(far * step) * step < 0:
+        far *= 2
+    root = brentq(excess, 0.0, far * step, xtol=1e-300, rtol=1e-14) if step else 0.0
+    return np.asarray(items * np.maximum(1 + root * counts, KEPT))
+
+
 def _wrap(
     support: Int64, items: Float, method: str, noisy: NoisyProfile, notes: dict[str, Any], law: ItemLaw | None
 ) -> ItemProfile:
     """Turn item numbers into shares; an empty sketch has all its (no) items at count 1."""
+    items = _calibrated(support, items, functional(noisy, _identity)[0])
     number = float(items.sum())
     if number < LEAST:
         support, items, number = np.ones(1, dtype=np.int64), np.ones(1), 0.0
