@@ -20,9 +20,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 from _report import machine, write_section
 
+from unnoise.answers.reconstruct import reconstruct
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyProfile, tally
-from unnoise.reconstruct import reconstruct
 
 QUANTILES = (0.25, 0.5, 0.9, 0.99)
 CLASSES = ("dense", "sparse, truth not 0", "sparse, truth 0")

@@ -14,9 +14,9 @@ import time
 import numpy as np
 from _report import machine, write_section
 
+from unnoise.answers.items import ItemProfile, item_profile
 from unnoise.errors import OverloadError
 from unnoise.estimators.collisions import level_shares
-from unnoise.items import ItemProfile, item_profile
 from unnoise.layout import Layout
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyCounts, NoisyProfile

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from _report import machine, write_section
 
 from unnoise.estimators.isotonic import isotonic
-from unnoise.sketch import Sketch
+from unnoise.sketches.sketch import Sketch
 
 EXACT = "SELECT occurrences, count(*) FROM (SELECT item, count(*) AS occurrences FROM items GROUP BY item) GROUP BY 1"
 

@@ -26,9 +26,8 @@ def main() -> None:
     figure, axes = plt.subplots(figsize=(9.6, 5), layout="constrained")
     profile.plot(axes, truth=truth)
     seen = noisy.values >= 1
-    axes.scatter(
-        noisy.values[seen], noisy.tally[seen], s=9, color="#9aa5b1", zorder=1, label="cells of the sketch, noise and all"
-    )
+    label = "cells of the sketch, noise and all"
+    axes.scatter(noisy.values[seen], noisy.tally[seen], s=9, color="#9aa5b1", zorder=1, label=label)
     axes.legend(frameon=False)
     figure.savefig(TARGET, dpi=130)
     print(TARGET)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from unnoise.budget import total_budget
-from unnoise.sketch import Sketch
+from unnoise.sketches.budget import total_budget
+from unnoise.sketches.sketch import Sketch
 
 
 def sketch(epsilon="1", **options) -> Sketch:

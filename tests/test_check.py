@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from oracles_answers import simulate
-from unnoise._check import ALARM, check_claim, find_cliffs, warn_if_wrong
+from unnoise.answers.check import ALARM, check_claim, find_cliffs, warn_if_wrong
 from unnoise.errors import ClaimWarning
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyProfile

@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 
 from unnoise.cli import main
-from unnoise.groups import GroupedSketch
-from unnoise.sketch import Sketch
+from unnoise.reading.groups import GroupedSketch
+from unnoise.sketches.sketch import Sketch
 
 
 class Shell:
@@ -333,7 +333,7 @@ def test_version_and_help(shell):
 
 
 def test_faults_of_our_own_have_no_traceback(shell, monkeypatch, visits):
-    monkeypatch.setattr("unnoise.sketch.Sketch.hashed", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("unnoise.sketches.sketch.Sketch.hashed", lambda *_, **__: 1 / 0)
     monkeypatch.delenv("UNNOISE_DEBUG", raising=False)
     shell("profile", visits, "-c", "url", "-e", "1", code=1)
     assert shell.err.startswith("unnoise: a fault of unnoise itself: ZeroDivisionError")

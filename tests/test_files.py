@@ -18,12 +18,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from unnoise import _cells, files
 from unnoise.errors import FormatError, IncompatibleError, InputError
-from unnoise.files import Stored, digest_of, read_sketch, write_sketch
 from unnoise.layout import Account, Layout
 from unnoise.noise import DiscreteLaplace
-from unnoise.sketch import Sketch
+from unnoise.sketches import cells as _cells
+from unnoise.sketches import files
+from unnoise.sketches.files import Stored, digest_of, read_sketch, write_sketch
+from unnoise.sketches.sketch import Sketch
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -391,7 +392,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow
 from fractions import Fraction
-from unnoise.files import Stored, read_sketch, write_sketch
+from unnoise.sketches.files import Stored, read_sketch, write_sketch
 from unnoise.layout import Account, Layout
 from unnoise.noise import DiscreteLaplace
 

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unnoise.errors import FormatError, IncompatibleError, InputError, SealedError
-from unnoise.groups import MANIFEST, GroupedSketch, is_group_set
-from unnoise.hashing import cells_of, hash_columns
-from unnoise.ingest import Wanted, feed, open_source
-from unnoise.sketch import Sketch
+from unnoise.reading.groups import MANIFEST, GroupedSketch, is_group_set
+from unnoise.reading.ingest import Wanted, feed, open_source
+from unnoise.sketches.hashing import cells_of, hash_columns
+from unnoise.sketches.sketch import Sketch
 from unnoise.testing import noiseless
 
 CELLS = 2**8

@@ -24,9 +24,9 @@ import pytest
 
 from unnoise import testing
 from unnoise.errors import IncompatibleError, InputError, PrivacyError, SealedError, UnnoiseError
-from unnoise.hashing import cells_of
 from unnoise.noise import DiscreteLaplace
-from unnoise.sketch import Sketch, noise_shares
+from unnoise.sketches.hashing import cells_of
+from unnoise.sketches.sketch import Sketch, noise_shares
 
 
 def make(**kwargs: Any) -> Sketch:
@@ -213,7 +213,7 @@ def test_no_copies(copier: Callable[[Sketch], Any]) -> None:
 
 FORK = """
 import os, sys
-from unnoise.sketch import Sketch
+from unnoise.sketches.sketch import Sketch
 from unnoise.errors import PrivacyError
 live, other, public = (Sketch.hashed(64, epsilon=1) for _ in range(3))
 public.release()
@@ -534,7 +534,7 @@ def test_domain_with_duplicates_is_refused(domain: Any) -> None:
 
 @pytest.mark.parametrize("after", [0, 1, 7, 20])
 def test_an_interrupted_update_is_undone(after: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from unnoise import _located
+    from unnoise.sketches import located as _located
 
     sketch, calls = make(), []
     items = np.arange(400_000)

@@ -16,12 +16,20 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unnoise import hashing
-from unnoise._domain import fingerprint
 from unnoise.errors import InputError
-from unnoise.files import digest_of
-from unnoise.hashing import cells_of, hash_columns, hash_words, level_of, sample_limit, string_keys, unhash_words
 from unnoise.layout import Layout
+from unnoise.sketches import hashing
+from unnoise.sketches.domain import fingerprint
+from unnoise.sketches.files import digest_of
+from unnoise.sketches.hashing import (
+    cells_of,
+    hash_columns,
+    hash_words,
+    level_of,
+    sample_limit,
+    string_keys,
+    unhash_words,
+)
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "hash-v1.json").read_text())
 UINT64 = st.integers(0, 2**64 - 1)

@@ -9,15 +9,15 @@ import pytest
 from scipy.stats import binom, chi2
 
 from oracles_items import sketch, zipf_numbers
+from unnoise.answers.items import ItemProfile, item_profile
+from unnoise.answers.reconstruct import reconstruct
 from unnoise.errors import InputError, OverloadError
 from unnoise.estimators.collisions import collisions
 from unnoise.estimators.linear import functional
-from unnoise.hashing import cells_of, hash_columns
-from unnoise.items import ItemProfile, item_profile
 from unnoise.layout import Layout
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyCounts, NoisyProfile
-from unnoise.reconstruct import reconstruct
+from unnoise.sketches.hashing import cells_of, hash_columns
 
 FALSE_ALARM = 1e-9
 

@@ -22,7 +22,9 @@ def test_pmf_equals_the_sum_over_two_negative_binomials(epsilon: str, power: str
         assert noise.pmf(z) == pytest.approx(exact, rel=1e-9), z
 
 
-@pytest.mark.parametrize(("epsilon", "power", "z"), [("10", "2", 8), ("10", "2", 60), ("1", "3", 900), ("0.1", "2", 700)])
+@pytest.mark.parametrize(
+    ("epsilon", "power", "z"), [("10", "2", 8), ("10", "2", 60), ("1", "3", 900), ("0.1", "2", 700)]
+)
 def test_far_tails_keep_their_relative_precision(epsilon: str, power: str, z: int) -> None:
     noise = DiscreteLaplace(epsilon, power)
     exact = float(difference_log_pmf(noise.epsilon, int(noise.power), z))

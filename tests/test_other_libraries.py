@@ -14,9 +14,9 @@ import pytest
 
 from statistics_tools import chi_square
 from unnoise import DiscreteLaplace
+from unnoise.answers.reconstruct import reconstruct
 from unnoise.errors import InputError
-from unnoise.reconstruct import reconstruct
-from unnoise.released import read_noisy_counts
+from unnoise.reading.released import read_noisy_counts
 
 pytestmark = pytest.mark.statistical
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from oracles_answers import noisy_profile
-from unnoise._shapes import NAMED, shaped
+from unnoise.answers.plan import draw_noisy_profile, errors, plan
+from unnoise.answers.reconstruct import reconstruct
+from unnoise.answers.shapes import NAMED, shaped
 from unnoise.errors import InputError
 from unnoise.noise import DiscreteLaplace
-from unnoise.plan import draw_noisy_profile, errors, plan
-from unnoise.reconstruct import reconstruct
 
 
 @pytest.mark.parametrize("shape", [1.5, 2.2, "power:3", "ones", "poisson:5", "geometric:20", "uniform:200", "normal:30",

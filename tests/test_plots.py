@@ -12,10 +12,10 @@ matplotlib.use("agg")
 
 from matplotlib import pyplot  # noqa: E402
 
+from unnoise.answers.plots import ZERO_AT, bins  # noqa: E402
+from unnoise.answers.reconstruct import reconstruct  # noqa: E402
 from unnoise.errors import InputError  # noqa: E402
 from unnoise.noise import DiscreteLaplace  # noqa: E402
-from unnoise.plots import ZERO_AT, bins  # noqa: E402
-from unnoise.reconstruct import reconstruct  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracles_answers import noisy_profile
+from unnoise.answers.estimate import Estimate
+from unnoise.answers.profile import Profile
+from unnoise.answers.reconstruct import reconstruct
 from unnoise.errors import InputError
-from unnoise.estimate import Estimate
 from unnoise.layout import Layout
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyProfile
-from unnoise.profile import Profile
-from unnoise.reconstruct import reconstruct
 
 
 @pytest.fixture(scope="module")

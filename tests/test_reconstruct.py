@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from oracles_answers import noisy_profile, simulate
+from unnoise.answers.reconstruct import METHODS, reconstruct
 from unnoise.errors import ClaimWarning, InputError, PrivacyError
 from unnoise.layout import Layout
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyCounts, NoisyProfile
-from unnoise.reconstruct import METHODS, reconstruct
 
 COUNTS = np.random.default_rng(0).poisson(1, 3000)
 NOISY = simulate(np.random.default_rng(1), COUNTS, DiscreteLaplace(1))

@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unnoise._curves import at_least_curve, exact_curve, ranges, true_curve
-from unnoise._look import DARK, LIGHT
-from unnoise.reconstruct import reconstruct
-from unnoise.report import report
+from unnoise.answers.curves import at_least_curve, exact_curve, ranges, true_curve
+from unnoise.answers.look import DARK, LIGHT
+from unnoise.answers.reconstruct import reconstruct
+from unnoise.answers.report import report
 
 OUT = Path(__file__).resolve().parent.parent / "out" / "report"
 

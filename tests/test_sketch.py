@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from unnoise import testing
-from unnoise._domain import OUTSIDE, _ListCells
-from unnoise._items import BATCH
 from unnoise.errors import InputError
-from unnoise.hashing import cells_of, hash_columns
 from unnoise.noise import DiscreteLaplace
-from unnoise.sketch import Sketch
+from unnoise.sketches.domain import OUTSIDE, _ListCells
+from unnoise.sketches.hashing import cells_of, hash_columns
+from unnoise.sketches.inputs import BATCH
+from unnoise.sketches.sketch import Sketch
 
 TEXTS = ["red", "blue", "red", "é漢🦀", "", "blue", "red"]
 NUMBERS = [3, -1, 3, 2**62, 0, -1, 3]

@@ -11,7 +11,7 @@ import pytest
 import unnoise
 from oracles_spark import session, slow_cells
 from unnoise import InputError, testing
-from unnoise.sketch import Sketch
+from unnoise.sketches.sketch import Sketch
 
 pytestmark = pytest.mark.spark
 FLIGHTS = Path(unnoise.__file__).parent / "data" / "flights.parquet"

@@ -18,7 +18,7 @@ from statistics_tools import FALSE_ALARM, chi_square
 from unnoise import DiscreteLaplace, PrivacyError, UnnoiseError, testing
 from unnoise._sampler import Keystream, fill, open_stream
 from unnoise.noisy import tally
-from unnoise.sketch import Sketch
+from unnoise.sketches.sketch import Sketch
 from unnoise.spark import _call, _job, _noisy_profiles, _rows, _tasks
 
 pytestmark = pytest.mark.spark

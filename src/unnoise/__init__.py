@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from . import protocols as protocols
     from . import spark as spark
     from ._sampler import discrete_laplace as discrete_laplace
+    from .answers.estimate import Estimate as Estimate
+    from .answers.items import ItemProfile as ItemProfile
+    from .answers.plan import plan as plan
+    from .answers.profile import Profile as Profile
+    from .answers.reconstruct import reconstruct as reconstruct
+    from .answers.report import report as report
+    from .api import profile as profile
     from .errors import ClaimWarning as ClaimWarning
     from .errors import ConvergenceError as ConvergenceError
     from .errors import FormatError as FormatError
@@ -30,6 +37,9 @@ if TYPE_CHECKING:
     from .noise import DiscreteLaplace as DiscreteLaplace
     from .noisy import NoisyCounts as NoisyCounts
     from .noisy import NoisyProfile as NoisyProfile
+    from .reading.groups import GroupedSketch as GroupedSketch
+    from .sketches.sketch import Sketch as Sketch
+    from .sketches.sketch import noise_shares as noise_shares
 
 __version__ = "0.1.0"
 
@@ -38,20 +48,30 @@ _HOMES = {
     "ClaimWarning": "errors",
     "ConvergenceError": "errors",
     "DiscreteLaplace": "noise",
+    "Estimate": "answers.estimate",
     "FormatError": "errors",
+    "GroupedSketch": "reading.groups",
     "IncompatibleError": "errors",
     "InputError": "errors",
+    "ItemProfile": "answers.items",
     "NoisyCounts": "noisy",
     "NoisyProfile": "noisy",
     "OverloadError": "errors",
     "PrivacyError": "errors",
+    "Profile": "answers.profile",
     "SealedError": "errors",
+    "Sketch": "sketches.sketch",
     "UnnoiseError": "errors",
     "UnnoiseWarning": "errors",
     "discrete_laplace": "_sampler",
+    "noise_shares": "sketches.sketch",
+    "plan": "answers.plan",
+    "profile": "api",
+    "reconstruct": "answers.reconstruct",
+    "report": "answers.report",
 }
 
-__all__ = sorted([*_HOMES, *_MODULES])  # pyright: ignore
+__all__ = sorted([*_HOMES, *_MODULES])
 
 
 def __getattr__(name: str) -> Any:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .answers.reconstruct import reconstruct
 from .noise import Exact
-from .reconstruct import reconstruct
-from .sketch import Sketch
+from .sketches.sketch import Sketch
 
 if TYPE_CHECKING:
-    from .profile import Profile
+    from .answers.profile import Profile
 
 __all__ = ["profile"]
 

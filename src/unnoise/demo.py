@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .profile import Profile
-from .reconstruct import reconstruct
-from .report import report
-from .sketch import Sketch
+from .answers.profile import Profile
+from .answers.reconstruct import reconstruct
+from .answers.report import report
+from .sketches.sketch import Sketch
 
 if TYPE_CHECKING:
     import polars as pl
@@ -137,7 +137,7 @@ def _table(*columns: str) -> Any:
 
 
 def _cell(estimate: Any) -> str:
-    from ._pieces import sensible
+    from .answers.pieces import sensible
 
     value, low, high = sensible(estimate)
     return f"[bold]{value}[/bold] [dim]({low}–{high})[/dim]"

@@ -27,7 +27,7 @@ from ._sampler import Keystream, source
 
 if TYPE_CHECKING:
     from .noisy import NoisyCounts
-    from .sketch import Sketch
+    from .sketches.sketch import Sketch
 
 __all__ = ["noiseless", "release", "seeded"]
 
@@ -51,7 +51,7 @@ def noiseless() -> Iterator[None]:
 def release(sketch: Sketch) -> NoisyCounts:
     """Return the counts of a sketch whose noise is not private, and seal it; ``sketch.release()`` refuses.
 
-    >>> from unnoise.sketch import Sketch
+    >>> from unnoise.sketches.sketch import Sketch
     >>> with noiseless():
     ...     sketch = Sketch.known(3, epsilon=1)
     >>> sketch.update([2, 2, 0])

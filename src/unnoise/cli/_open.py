@@ -16,10 +16,10 @@ from ..errors import InputError
 from ._options import as_cells, as_epsilon, as_names, as_rate
 
 if TYPE_CHECKING:
-    from ..groups import GroupedSketch
-    from ..ingest import Batch, Source, Wanted
-    from ..profile import Profile
-    from ..sketch import Sketch
+    from ..answers.profile import Profile
+    from ..reading.groups import GroupedSketch
+    from ..reading.ingest import Batch, Source, Wanted
+    from ..sketches.sketch import Sketch
 
 __all__ = ["Request", "load_sketches", "local_path", "reconstruct_all", "save_sketch", "sketch_data"]
 
@@ -68,14 +68,14 @@ class Request:
 
 def sketch_data(request: Request) -> Sketch | GroupedSketch:
     """Make the sketch that was asked for and count all data in it."""
-    from ..groups import GroupedSketch
-    from ..ingest import feed
+    from ..reading.groups import GroupedSketch
+    from ..reading.ingest import feed
     from ._show import with_progress
 
     request.check()
     target: Sketch | GroupedSketch
     if request.freq_count:
-        from .._freqcount import freq_count_batches
+        from ..reading.freqcount import freq_count_batches
 
         size = None if request.domain is None else _domain_size(request.domain)
         if request.domain is not None and size is None:
@@ -100,7 +100,7 @@ def sketch_data(request: Request) -> Sketch | GroupedSketch:
 
 
 def _source(request: Request) -> tuple[Source, Wanted]:
-    from ..ingest import LINE, Wanted, open_source
+    from ..reading.ingest import LINE, Wanted, open_source
 
     source = open_source(
         request.inputs, format=request.format, sql=request.sql, header=not request.no_header
@@ -122,7 +122,7 @@ def _source(request: Request) -> tuple[Source, Wanted]:
 
 
 def _new_sketch(request: Request, types: tuple[str, ...] | None, domain: Any) -> Sketch:
-    from ..sketch import Sketch
+    from ..sketches.sketch import Sketch
 
     epsilon = as_epsilon(request.epsilon)
     person: dict[str, Any] = {"max_contributions": request.max_contributions, "pan_private": request.pan_private}
@@ -148,7 +148,7 @@ def _domain(request: Request, wanted: Wanted) -> Any:
         if not request.integers and not _typed_inputs(request):
             raise InputError(f"--domain {request.domain} means the integers below it: add --int to read integers")
         return size
-    from ..ingest import LINE, Wanted, open_source
+    from ..reading.ingest import LINE, Wanted, open_source
 
     source = open_source([request.domain], header=not request.no_header)
     columns = (LINE,) if source.format == "lines" else wanted.columns
@@ -165,7 +165,7 @@ def _domain_size(text: str) -> int | None:
 
 
 def _typed_inputs(request: Request) -> bool:
-    from ..ingest import open_source
+    from ..reading.ingest import open_source
 
     return open_source(request.inputs, format=request.format, sql=request.sql).typed
 
@@ -175,7 +175,7 @@ def local_path(path: str) -> Iterator[Path]:
     """Give a file to read for a path, standard input (-) being copied to one first."""
     if path != "-":
         if not os.path.exists(path):
-            from .._scan import expand
+            from ..reading.scan import expand
 
             expand(path)  # says what comes close
         yield Path(path)
@@ -189,8 +189,8 @@ def local_path(path: str) -> Iterator[Path]:
 
 def load_sketches(path: Path) -> tuple[dict[str, Sketch], str]:
     """Return the sketches in a file ("" as their only name) or in a set of groups, and their guarantee."""
-    from ..groups import GroupedSketch, is_group_set
-    from ..sketch import Sketch
+    from ..reading.groups import GroupedSketch, is_group_set
+    from ..sketches.sketch import Sketch
 
     if is_group_set(path):
         grouped = GroupedSketch.load(path)
@@ -203,7 +203,7 @@ def load_sketches(path: Path) -> tuple[dict[str, Sketch], str]:
 
 def save_sketch(target: Sketch | GroupedSketch, path: str) -> None:
     """Save a sketch to a file or to standard output, a set of groups to a folder."""
-    from ..groups import GroupedSketch
+    from ..reading.groups import GroupedSketch
 
     if path != "-":
         target.save(path)
@@ -223,7 +223,7 @@ def reconstruct_all(
     sketches: Mapping[str, Sketch], *, method: str = "auto", max_count: int | None = None
 ) -> dict[str, Profile]:
     """Release and reconstruct every sketch."""
-    from ..reconstruct import reconstruct
+    from ..answers.reconstruct import reconstruct
     from ._show import saying
 
     profiles = {}

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ..ingest import Batch
-    from ..profile import Profile
+    from ..answers.profile import Profile
+    from ..reading.ingest import Batch
 
 __all__ = ["note", "print_json", "print_profiles", "saying", "screen", "with_progress", "write_output"]
 
@@ -47,7 +47,7 @@ def note(text: str, *, always: bool = False) -> None:
 
 def print_json(value: Any) -> None:
     """Print plain Python as JSON."""
-    from .._show import plain
+    from ..answers.show import plain
 
     sys.stdout.write(json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n")
 
@@ -127,8 +127,8 @@ def print_profiles(profiles: Mapping[str, Profile], guarantee: str = "", *, as_j
 def _print_one(profile: Profile, console: Console) -> None:
     from rich.table import Table
 
-    from .._pieces import ENTROPY, answers, sensible
-    from .._show import subtitle
+    from ..answers.pieces import ENTROPY, answers, sensible
+    from ..answers.show import subtitle
 
     value, low, high = sensible(profile.exactly(1))
     console.print(f"\nAbout [bold]{value}[/bold] ({low}–{high}) items occurred exactly once.\n")
@@ -147,9 +147,9 @@ def _print_one(profile: Profile, console: Console) -> None:
 def _entries(profile: Profile) -> Any:
     from rich.table import Table
 
-    from .._curves import exact_curve
-    from .._pieces import sensible
-    from ..estimate import Estimate
+    from ..answers.curves import exact_curve
+    from ..answers.estimate import Estimate
+    from ..answers.pieces import sensible
 
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
     for name in ("occurs", "items", "95 % interval", ""):
@@ -176,7 +176,7 @@ def _print_groups(profiles: Mapping[str, Profile], console: Console) -> None:
     """Print one row per group."""
     from rich.table import Table
 
-    from .._pieces import sensible
+    from ..answers.pieces import sensible
 
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
     table.add_column("group")

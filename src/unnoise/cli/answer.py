@@ -11,7 +11,7 @@ from . import _options as opt
 from ._app import app
 
 if TYPE_CHECKING:
-    from ..profile import Profile
+    from ..answers.profile import Profile
 
 __all__ = ["estimate", "report"]
 
@@ -76,7 +76,7 @@ def report(
     title: opt.Title = None,
 ) -> None:
     """Write one HTML page with sentence, picture, answers and promise; it needs no network."""
-    from ..report import report as write_report
+    from ..answers.report import report as write_report
     from ._show import note, write_output
 
     profiles, guarantee = _answers(file, column, epsilon, power, clipped, format, no_header, method, max_count)
@@ -117,10 +117,10 @@ def _from_histogram(
     file: str, path: Path, column: str | None, epsilon: str | None, power: str, clipped: bool, format: str | None,
     no_header: bool, method: str, max_count: int | None,
 ) -> Profile:  # fmt: skip
+    from ..answers.reconstruct import reconstruct
     from ..errors import InputError
     from ..noise import DiscreteLaplace, exact_positive
-    from ..reconstruct import reconstruct
-    from ..released import read_noisy_counts
+    from ..reading.released import read_noisy_counts
     from ._show import saying
 
     if epsilon is None:

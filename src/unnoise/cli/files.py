@@ -11,7 +11,7 @@ from . import _options as opt
 from ._app import app
 
 if TYPE_CHECKING:
-    from ..sketch import Sketch
+    from ..sketches.sketch import Sketch
 
 __all__ = ["inspect", "merge"]
 
@@ -49,8 +49,8 @@ def merge(
 
 
 def _load(name: str) -> Any:
-    from ..groups import GroupedSketch, is_group_set
-    from ..sketch import Sketch
+    from ..reading.groups import GroupedSketch, is_group_set
+    from ..sketches.sketch import Sketch
     from ._open import local_path
 
     with local_path(name) as path:
@@ -66,7 +66,7 @@ unnoise inspect jan.sketch feb.sketch mar.sketch --json"""
 )
 def inspect(files: Files, as_json: opt.AsJson = False) -> None:
     """Show parameters and guarantee of sketch files, and the total ε over all files given."""
-    from ..budget import total_budget
+    from ..sketches.budget import total_budget
     from ._open import load_sketches, local_path
     from ._show import print_json, screen
 

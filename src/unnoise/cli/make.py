@@ -82,7 +82,7 @@ def profile(
 
 
 def _write_report(output: str, profiles: object, guarantee: str, title: str | None) -> None:
-    from ..report import report
+    from ..answers.report import report
     from ._show import note, write_output
 
     text = report(profiles, title=title or "Private frequency profile", guarantee=guarantee)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from . import _options as opt
 from ._app import app
 
 if TYPE_CHECKING:
-    from ..compare import Comparison
+    from ..answers.compare import Comparison
 
 __all__ = ["compare", "demo", "plan"]
 
@@ -41,7 +41,7 @@ def plan(
     as_json: opt.AsJson = False,
 ) -> None:
     """Say what errors and intervals to expect, or which ε or cells a target needs, before any budget is spent."""
-    from ..plan import plan as make_plan
+    from ..answers.plan import plan as make_plan
     from ._show import print_json, saying
 
     with saying("simulating"):
@@ -102,7 +102,7 @@ def compare(
     as_json: opt.AsJson = False,
 ) -> None:
     """Run every estimator on data whose truth is known, and set their errors side by side."""
-    from ..compare import compare as run
+    from ..answers.compare import compare as run
     from ._show import note, print_json, saying
     from ._truth import true_counts
 

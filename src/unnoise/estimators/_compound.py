@@ -134,7 +134,8 @@ class Part:
     def of(cls, noisy: NoisyProfile, share: float, grid: Grid) -> Part:
         """Tally a noisy profile by the rows of the grid."""
         row = np.searchsorted(grid.ends, noisy.values, side="left")
-        return cls(np.bincount(row, weights=noisy.tally, minlength=grid.ends.size + 1), noisy.cells, share)
+        cells = np.bincount(row, weights=noisy.tally, minlength=grid.ends.size + 1).astype(float)
+        return cls(cells, noisy.cells, share)
 
     @property
     def rate(self) -> float:

@@ -119,7 +119,7 @@ Law = tuple[CellLaw, float]
 def _binned(points: Int, weight: Float, step: int, last: int) -> Float:
     bins = (points + step // 2) // step
     near = bins <= last
-    return np.bincount(bins[near], weights=weight[near], minlength=last + 1)
+    return np.bincount(bins[near], weights=weight[near], minlength=last + 1).astype(float)
 
 
 @dataclass(frozen=True, eq=False)

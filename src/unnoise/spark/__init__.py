@@ -28,9 +28,9 @@ from ._call import Call, prepare
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from ..profile import Profile
-    from ..reconstruct import Method
-    from ..sketch import Sketch
+    from ..answers.profile import Profile
+    from ..answers.reconstruct import Method
+    from ..sketches.sketch import Sketch
 
 __all__ = ["noisy_profile", "profile", "sketch"]
 
@@ -84,13 +84,13 @@ def profile(
     unknown : "error" or "drop"
         What to do when an item is not in the domain.
     method : str
-        The estimator, as in :func:`unnoise.reconstruct`.
+        The estimator, as in :func:`unnoise.answers.reconstruct`.
 
     Returns
     -------
     Profile, or a dict of them by group
     """
-    from ..reconstruct import reconstruct
+    from ..answers.reconstruct import reconstruct
 
     call = prepare(
         df, columns, epsilon=epsilon, kind=kind, cells=cells, levels=levels, domain=domain, rate=rate,
@@ -156,10 +156,10 @@ def sketch(
 
 def _sketches(call: Call) -> list[Sketch]:
     """Run the job and return the sketch of each group: every noise vector new, so with an identity of its own."""
-    from .._guards import new_identity
-    from ..files import Stored
     from ..layout import Account
-    from ..sketch import Sketch
+    from ..sketches.files import Stored
+    from ..sketches.guards import new_identity
+    from ..sketches.sketch import Sketch
     from ._job import collect_counts
 
     account = Account()

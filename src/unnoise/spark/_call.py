@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._domain import Domain, read_domain, sampled_cells
 from .._sampler import open_stream
 from ..errors import InputError
-from ..hashing import sample_limit
 from ..layout import Kind, Layout
 from ..noise import DiscreteLaplace, Exact, exact_positive
+from ..sketches.domain import Domain, read_domain, sampled_cells
+from ..sketches.hashing import sample_limit
 from . import _rows
 from ._tasks import Sample, Work
 

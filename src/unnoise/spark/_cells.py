@@ -5,7 +5,7 @@ integer of 64 bits hashed as its 8 little-endian bytes and a string as its UTF-8
 bijection, so for every seed s there is one literal L(s) with XXH64(L(s); 42) = s, and
 
     xxhash64(L(0), c)                       is  key = XXH64(c; seed 0)
-    xxhash64(L(hash_seed), key_1, …, key_k)  is  the chain h of :mod:`unnoise.hashing`.
+    xxhash64(L(hash_seed), key_1, …, key_k)  is  the chain h of :mod:`unnoise.sketches.hashing`.
 
 A null is skipped by ``xxhash64`` (it would hash like a missing column), so rows with nulls go first. Longs are signed
 in Spark: h ≥ 2^63 reads h < 0 there, and unsigned order is signed order after flipping the top bit.
@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
-from ..hashing import sample_limit, unhash_words
 from ..layout import Layout
+from ..sketches.hashing import sample_limit, unhash_words
 from ._tasks import UNKNOWN
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._sampler import Keystream, fill
-from ..hashing import hash_words
 from ..noise import DiscreteLaplace
 from ..noisy import combine, tally
+from ..sketches.hashing import hash_words
 
 __all__ = ["COUNTS_SCHEMA", "RANGE", "TALLY_SCHEMA", "UNKNOWN", "Sample", "Work", "counts_function", "tally_function"]
 

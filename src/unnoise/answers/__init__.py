@@ -1,0 +1,1 @@
+"""Answers: profile, intervals, plan, plots, report (public side)."""

@@ -1,0 +1,365 @@
+"""How many cells have a count in lo..hi: the unbiased estimate and its interval, for many bands at once.
+
+Every answer about a range of counts is a *band*: the entry t is lo = hi = t, ``at_least(k)`` is lo = k without
+an upper end. With g the indicator of the band, the unbiased estimate is Σ_cells w(x) over the noisy counts x, where
+w is the inverse filter of the noise applied to g: w(x) = C(x − lo) − C(x − hi − 1), C the running sum of the
+filter's taps (for ρ = 1 these are −κ, 1 + 2κ, −κ with κ = a/(1−a)², and x is folded at 0). Because g² = g,
+the unbiased estimate of its variance is Σ_cells w² − w.
+
+Three ingredients make the interval:
+
+*The normal part.* The estimate is asymptotically normal, and a number of cells lies between 0 and d. Feldman and
+Cousins' [1]_ ordering gives the interval that covers exactly at the level for a normal estimate of a
+bounded number: two-sided inside, one-sided at the boundary, never empty.
+
+*Few cells.* Where few cells decide (an isolated cell mostly gives estimate 0 with estimated variance 0), the variance
+estimate is raised to what the neighbourhood allows: if all Y cells seen in a window ±k came from one count, and one
+more went unseen, the mean number at a single noisy value would be (Y + 1)·p₀/q_k, with p₀ = P(Z = 0) and
+q_k = P(|Z| ≤ k); the largest over a few windows takes the place of what was seen.
+
+*Domination.* Each of the N cells in the band is noisy within ±k of it with probability at least q_k = P(|Z| ≤ k),
+independently, and every other cell only adds; so the number of noisy counts in lo − k..hi + k is stochastically
+at least Binomial(N, q_k), and a Clopper–Pearson upper limit for N holds whatever the data. Likewise below: of the
+cells under lo that show inside the band, a share of at most P(Z > b)/P(Z ≥ 1) shows at lo + b or above (the noise
+has log-concave tails for ρ ≥ 1), so N is at least the number of cells that show well inside, less a few strays. A few
+window widths share the error probability ``GUARD``.
+
+With a sampled sketch each item of the domain has a cell with probability r, so q becomes r·q, and the normal part
+adds the sampling variance of a finite population.
+
+.. [1] G. J. Feldman, R. D. Cousins, "Unified approach to the classical statistical analysis of small signals",
+   Phys. Rev. D 57 (1998) 3873.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from ..noise import DiscreteLaplace
+from ..noisy import NoisyProfile
+
+__all__ = ["NO_END", "Bands", "Limits", "binomial_upper", "bounded_normal", "inverse_taps"]
+
+Float = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+
+NO_END = np.iinfo(np.int64).max // 4
+"""Upper end of a band that has none."""
+
+GUARD = 0.1
+"""Error probability of the limits by domination, as a share of 1 − level; they only ever narrow the interval."""
+
+ALLOWANCE = 1.15
+"""Miss probability of the normal part for single entries, in units of 1 − level: a Profile
+extends intervals to contain the reconstructed value, which takes back up to half of the misses when it is good."""
+
+FEW = 15.0
+"""Effective number of cells below which the estimated variance is not trusted by itself."""
+
+CHUNK = 1 << 22
+"""Largest number of array entries gathered at a time."""
+
+
+class Limits(NamedTuple):
+    """Estimates of several numbers at once: centre, standard error, interval."""
+
+    estimate: Float
+    stderr: Float
+    low: Float
+    high: Float
+
+
+@lru_cache(maxsize=32)
+def inverse_taps(noise: DiscreteLaplace) -> Float:
+    """Return the taps j = −J..J of the filter that undoes the noise: E Σ_j τ_j·1[h + Z = t + j] = 1[h = t].
+
+    >>> np.convolve(inverse_taps(DiscreteLaplace(1)), DiscreteLaplace(1).pmf(range(-30, 31)))[29:34].round(9) + 0
+    array([0., 0., 1., 0., 0.])
+    """
+    kappa = noise.variance / (2 * float(noise.power))
+    if noise.power.denominator == 1:
+        taps = np.ones(1)
+        for _ in range(int(noise.power)):
+            taps = np.convolve(taps, [-kappa, 1 + 2 * kappa, -kappa])
+        return taps
+    size = 1 << int(np.ceil(np.log2(80 / float(noise.epsilon) + 64)))
+    inverse = np.fft.irfft(1 / noise.characteristic(2 * np.pi * np.arange(size // 2 + 1) / size), size)
+    keep = np.flatnonzero(np.abs(inverse[: size // 2]) > 1e-13 * inverse[0])[-1]
+    half = inverse[: keep + 1]
+    return np.concatenate([half[:0:-1], half])
+
+
+def bounded_normal(estimate: Float, stderr: Float, size: float, level: float) -> tuple[Float, Float]:
+    """Return Feldman–Cousins limits for a normal estimate of a number between 0 and ``size``."""
+    mirrored = estimate > size / 2
+    near = np.where(mirrored, size - estimate, estimate)
+    safe = np.where(stderr > 0, stderr, 1.0)
+    low, high = _unified(near / safe, level)
+    low = np.where(stderr > 0, low * safe, near).clip(0, size)
+    high = np.where(stderr > 0, high * safe, near).clip(0, size)
+    return np.where(mirrored, size - high, low), np.where(mirrored, size - low, high)
+
+
+def _unified(x: Float, level: float) -> tuple[Float, Float]:
+    """Feldman–Cousins limits for the mean μ ≥ 0 of one normal observation x with standard deviation 1."""
+    z = float(special.ndtri((1 + level) / 2))
+    mu, first, last = _acceptance(level)
+    low = np.where(x > last[-1], x - z, np.interp(x, last, mu, left=0.0))
+    far = np.maximum(-x, 1.0)
+    high = np.where(x > first[-1], x + z, np.interp(x, first, mu))
+    # x below the table: the acceptance edge x₁ ≈ −s²/(2μ) gives μ ≈ s²/(2|x|)
+    one_sided = float(special.ndtri(level))
+    high = np.where(x < first[0], one_sided**2 / (2 * far), high)
+    return low, high
+
+
+@lru_cache(maxsize=32)
+def _acceptance(level: float) -> tuple[Float, Float, Float]:
+    """Return μ and the ends x₁, x₂ of the acceptance intervals for 0 < μ ≤ z.
+
+    With s = x₂ − μ, equal likelihood ratios at both ends mean x₁ − μ = −μ/2 − s²/(2μ); s solves
+    Φ(s) − Φ(−μ/2 − s²/(2μ)) = level.
+    """
+    z = float(special.ndtri((1 + level) / 2))
+    mu = z * np.concatenate([np.geomspace(1e-3, 0.1, 60)[:-1], np.linspace(0.1, 1, 200)])
+    low = np.full_like(mu, float(special.ndtri(level)))
+    high = np.full_like(mu, z)
+    for _ in range(60):
+        s = (low + high) / 2
+        below = special.ndtr(s) - special.ndtr(-mu / 2 - s * s / (2 * mu)) < level
+        low, high = np.where(below, s, low), np.where(below, high, s)
+    s = (low + high) / 2
+    return mu, mu / 2 - s * s / (2 * mu), mu + s
+
+
+def binomial_upper(successes: Float, q: float, alpha: float) -> Float:
+    """Return the largest n with P(Binomial(n, q) ≤ successes) > alpha.
+
+    >>> binomial_upper(np.array([0.0, 1.0]), 0.5, 0.05)
+    array([4., 7.])
+    """
+    distinct, where = np.unique(np.asarray(successes, dtype=float), return_inverse=True)
+    z = -float(special.ndtri(alpha))
+    # Start from Wilson's score limit for n, then walk to the exact one by bisection where the number is small.
+    spread = z * np.sqrt(distinct * (1 - q) + z * z * (1 - q) ** 2 / 4)
+    wide = (distinct + z * z * (1 - q) / 2 + spread) / q
+    small = distinct < 2000
+    low, high = distinct[small].copy(), 2 * wide[small] + 10 / q
+    while low.size and (high - low).max() > 0.5:
+        middle = np.floor((low + high) / 2)
+        holds = special.bdtr(distinct[small], np.maximum(middle, distinct[small]).astype(np.int64), q) > alpha
+        stuck = middle == low
+        low, high = np.where(holds, middle, low), np.where(holds, high, np.where(stuck, low, middle))
+        high = np.where(stuck & holds, low, high)
+    limit = np.ceil(wide) + 1
+    limit[small] = low
+    return np.asarray(limit[where])
+
+
+class _Cells:
+    """Look-ups in a noisy profile: how many cells hold x, or at most x."""
+
+    def __init__(self, values: Int64, tally: Int64) -> None:
+        self.values = values
+        self.tally = tally
+        self.running = np.concatenate([[0], np.cumsum(tally)])
+
+    def at(self, x: Int64) -> Int64:
+        where = np.searchsorted(self.values, x).clip(max=self.values.size - 1)
+        return np.asarray(np.where(self.values[where] == x, self.tally[where], 0))
+
+    def upto(self, x: Int64) -> Int64:
+        return np.asarray(self.running[np.searchsorted(self.values, x, side="right")])
+
+    def between(self, lo: Int64, hi: Int64) -> Int64:
+        return np.asarray(np.maximum(self.upto(hi) - self.upto(lo - 1), 0))
+
+
+@dataclass(frozen=True, eq=False)
+class Bands:
+    """Interval estimates for numbers of items in bands of counts, from one noisy profile.
+
+    noisy : the noisy profile
+    items : number of items the answers are scaled to (the domain of a sampled sketch, else the cells)
+    """
+
+    noisy: NoisyProfile
+    items: int
+
+    @cached_property
+    def cells(self) -> _Cells:
+        """The noisy profile as the filter sees it: folded at 0 for ρ = 1."""
+        folds = self.noisy.noise.power == 1
+        return _Cells(*(self.noisy.folded() if folds else (self.noisy.values, self.noisy.tally)))
+
+    @cached_property
+    def rate(self) -> float:
+        """Share of the items that have a cell."""
+        return self.noisy.cells / self.items
+
+    @cached_property
+    def steps(self) -> Float:
+        """C(j) for j = −J..J − 1: what the filter makes of a step up at 0."""
+        return np.cumsum(inverse_taps(self.noisy.noise))[:-1]
+
+    def limits(self, lo: Int64, hi: Int64, level: float) -> Limits:
+        """Return estimate, standard error and interval of the number of items with count in lo..hi."""
+        size = max(1, CHUNK // (2 * self.steps.size))
+        parts = [self._limits(lo[i : i + size], hi[i : i + size], level) for i in range(0, lo.size, size)]
+        return Limits(*(np.concatenate(column) for column in zip(*parts)))
+
+    def _limits(self, lo: Int64, hi: Int64, level: float) -> Limits:
+        estimate, variance = self.linear(lo, hi)
+        scale = 1 / self.rate
+        share = (estimate / self.noisy.cells).clip(0, 1)
+        sampling = (1 - self.rate) * self.noisy.cells * share * (1 - share)
+        estimate, stderr = scale * estimate, scale * np.sqrt(variance + sampling)
+        low, high = bounded_normal(estimate, stderr, self.items, level)
+        if (entry := lo == hi).any():
+            miss = min(ALLOWANCE * (1 - level), 1 - level / 2)
+            low[entry], high[entry] = bounded_normal(estimate[entry], stderr[entry], self.items, 1 - miss)
+        guard = GUARD * (1 - level) / 2
+        high = self.upper(lo, hi, guard, high)
+        low = np.minimum(np.maximum(low, self.lower(lo, hi, guard)), high)
+        return Limits(estimate, stderr, low, high)
+
+    def linear(self, lo: Int64, hi: Int64) -> tuple[Float, Float]:
+        """Return the unbiased estimate of the number of cells in each band, and its variance estimate."""
+        half = self.steps.size // 2
+        offsets = np.arange(-half, half, dtype=np.int64)
+        left, right = lo[:, None] + offsets, hi[:, None] + 1 + offsets
+        fresh = ((right > left[:, -1:]) | (lo[:, None] <= 0)) & (hi[:, None] < NO_END)
+        left_on = np.broadcast_to(lo[:, None] > 0, left.shape)
+        x = np.concatenate([left, np.where(fresh, right, 0)], axis=1)
+        weight = self._rise(x, lo[:, None]) - self._rise(x, hi[:, None] + 1)
+        inside = ((x >= lo[:, None]) | (lo[:, None] <= 0)) & (x <= hi[:, None])
+        used = np.concatenate([left_on, fresh], axis=1)
+        if self.noisy.noise.power == 1:
+            used = used & (x >= 0)
+        seen = np.where(used, self.cells.at(x), 0).astype(float)
+        plain = self.cells.between(np.where(lo > 0, lo, -NO_END), np.minimum(hi, NO_END)).astype(float)
+        estimate = plain + (seen * (weight - inside)).sum(axis=1)
+        spread = weight * weight - weight
+        return estimate, self._variance(seen, np.where(used, spread, 0), lo, hi)
+
+    def _rise(self, x: Int64, edge: Int64) -> Float:
+        """C(x − edge), with everything above 0 for an edge at 0 or below, and the fold at 0 for ρ = 1."""
+        half = self.steps.size // 2
+        offset = (x - edge).clip(-half - 1, half)
+        padded = np.concatenate([[0.0], self.steps, [1.0]])
+        value = padded[offset + half + 1]
+        if self.noisy.noise.power == 1:
+            # at_least(1) on folded counts: w(0) = −a/(1−a), the mean of the unfolded weights −κ, 0, 0, …
+            a = self.noisy.noise.a
+            value = np.where((edge == 1) & (x == 0), -a / (1 - a), value)
+        return np.asarray(np.where(edge <= 0, 1.0, np.where(edge >= NO_END, 0.0, value)))
+
+    def _variance(self, seen: Float, spread: Float, lo: Int64, hi: Int64) -> Float:
+        """Σ (w² − w), raised to what the neighbourhood allows where few cells decide."""
+        variance = (seen * spread).sum(axis=1)
+        concentration = (seen * spread**2).sum(axis=1)
+        few = np.flatnonzero(variance**2 < FEW * concentration + (variance <= 0))
+        if few.size:
+            # The cells at the edges decide, so the windows lie around the edges of the band.
+            total = spread[few].sum(axis=1).clip(0)
+            raised = total * self._mean_bound(lo[few], hi[few])
+            variance[few] = np.maximum(variance[few], raised)
+        return np.asarray(variance.clip(0))
+
+    def _mean_bound(self, lo: Int64, hi: Int64) -> Float:
+        """Bound the mean number of cells at a single noisy value next to an edge of the band."""
+        peak = float(self.noisy.noise.pmf(0))
+        bound = np.zeros(lo.size)
+        for width, q, _ in windows(self.noisy.noise, GUARD * 0.025):
+            for edge in (lo, np.minimum(hi, NO_END)):
+                inside = self.cells.between(edge - width, edge + width)
+                real = (edge > 0) & (edge < NO_END)
+                bound = np.maximum(bound, np.where(real | (hi == 0), (inside + 1) * peak / q, 0))
+        return bound
+
+    def upper(self, lo: Int64, hi: Int64, alpha: float, known: Float) -> Float:
+        """Lower the ``known`` upper limits to those by domination where these are smaller, at error ``alpha``."""
+        best = known.copy()
+        for width, q, spent in windows(self.noisy.noise, alpha):
+            inside = self.cells.between(np.where(lo > 0, lo - width, -NO_END), hi + width).astype(float)
+            # a limit lies above inside/q − 1, so it is worked out only where it may matter
+            matters = np.flatnonzero(inside / (q * self.rate) - 1 < best)
+            if matters.size:
+                best[matters] = np.minimum(best[matters], binomial_upper(inside[matters], q * self.rate, spent))
+        return best
+
+    def breakpoints(self, level: float) -> Int64:
+        """Return the offsets k − v, v a noisy value, at which the interval of at_least(k) can change."""
+        half = self.steps.size // 2
+        widths = [width for width, _, _ in windows(self.noisy.noise, GUARD * (1 - level) / 2)]
+        inner = [-shift for shift, _ in shifts(self.noisy.noise)]
+        spots = {0, 1, half, half + 1, -half, *widths, *(-w for w in widths), *inner}
+        return np.array(sorted({s + e for s in spots for e in (-1, 0, 1)}), dtype=np.int64)
+
+    def lower(self, lo: Int64, hi: Int64, alpha: float) -> Float:
+        """Lower limit by domination, at error probability ``alpha``: what shows well inside, less the strays."""
+        best = np.zeros(lo.size)
+        wide = np.flatnonzero(hi - lo > 2 * shifts(self.noisy.noise)[0][0])
+        if not wide.size or self.rate < 1:
+            return best
+        lo, hi = lo[wide], hi[wide]
+        mean = self._strays(lo, hi, alpha / 2)
+        for shift, ratio in shifts(self.noisy.noise):
+            inside = self.cells.between(np.where(lo > 0, lo + shift, -NO_END), np.where(hi < NO_END, hi - shift, hi))
+            strays = poisson_quantile(mean * ratio, alpha / (2 * len(shifts(self.noisy.noise))))
+            best[wide] = np.maximum(best[wide], inside - strays)
+        return best
+
+    def _strays(self, lo: Int64, hi: Int64, alpha: float) -> Float:
+        """Upper limit for the mean number of cells from outside that show inside the band.
+
+        Of those from below, a share of at most ``ratio`` shows at lo + shift or above, so at least 1 − ratio of them
+        are among the cells at lo..lo + shift − 1; from above likewise.
+        """
+        shift, ratio = shifts(self.noisy.noise)[0]
+        mean = np.zeros(lo.size)
+        for real, start in ((lo > 0, lo), (hi < NO_END, hi - shift + 1)):
+            seen = self.cells.between(start, start + shift - 1)
+            limit = special.gammaincinv(seen + 1.0, 1 - alpha / 2) / (1 - ratio)
+            mean += np.where(real, limit, 0.0)
+        return mean
+
+
+@lru_cache(maxsize=64)
+def windows(noise: DiscreteLaplace, alpha: float) -> tuple[tuple[int, float, float], ...]:
+    """Return a few half-widths k with q_k = P(|Z| ≤ k) and the share of ``alpha`` each may spend.
+
+    The widest has half the budget, and so large a q that no cell at all inside it means none in the band.
+    """
+    widest = noise.reach(alpha / 2)
+    law = noise.pmf(np.arange(widest + 1))
+    within = np.minimum(2 * np.cumsum(law) - law[0], 1.0)
+    narrow = sorted({k for k in (0, *(round(c * noise.variance**0.5) for c in (0.25, 0.7, 1.5))) if k < widest})
+    chosen = [(k, alpha / (2 * len(narrow))) for k in narrow] + [(widest, alpha / 2 if narrow else alpha)]
+    return tuple((k, float(within[k]), spent) for k, spent in chosen)
+
+
+@lru_cache(maxsize=64)
+def shifts(noise: DiscreteLaplace) -> tuple[tuple[int, float], ...]:
+    """Return a few shifts b with P(Z > b)/P(Z ≥ 1)."""
+    tail = np.cumsum(noise.pmf(np.arange(noise.reach(1e-12) + 4, 0, -1)))[::-1]
+    ratio = tail / tail[0] if tail[0] > 0 else np.zeros_like(tail)
+    chosen = {int(np.searchsorted(-ratio, -r).clip(max=tail.size - 1)) for r in (0.1, 0.01, 1e-3, 1e-5, 1e-8)}
+    return tuple((b, float(ratio[b])) for b in sorted(chosen))
+
+
+def poisson_quantile(mean: Float, alpha: float) -> Float:
+    """Return the smallest k with P(Poisson(mean) > k) ≤ alpha.
+
+    >>> poisson_quantile(np.array([0.0, 1.0]), 0.05)
+    array([0., 3.])
+    """
+    guess = np.ceil(special.pdtrik(1 - alpha, np.maximum(mean, 1e-300)).clip(0))
+    lower = np.maximum(guess - 1, 0)
+    return np.asarray(np.where(special.pdtr(lower, mean) >= 1 - alpha, lower, guess))

@@ -1,0 +1,202 @@
+"""A number with its uncertainty: value, standard error and an interval.
+
+An :class:`Estimate` is a float wherever a float is wanted (arithmetic gives plain floats: intervals do not
+carry over to sums or ratios of dependent answers) and keeps the interval it was made with.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, SupportsFloat
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError
+
+__all__ = ["Estimate", "check_level"]
+
+
+def check_level(level: float) -> float:
+    """Return ``level`` if it is a confidence level.
+
+    >>> check_level(0.9)
+    0.9
+    """
+    level = float(level)
+    if not 0 < level < 1:
+        raise InputError(f"level must be between 0 and 1, got {level}")
+    return level
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Estimate:
+    """An answer: ``value``, its ``stderr``, and the interval ``low``..``high`` at ``level``.
+
+    Parameters
+    ----------
+    value : float
+        The answer read off the reconstructed profile.
+    stderr : float
+        Standard error of the unbiased linear estimate the interval is made from.
+    low, high : float
+        Ends of the interval; ``low <= value <= high``.
+    level : float
+        Share of repetitions in which such an interval contains the truth of this data set.
+
+    Examples
+    --------
+    >>> e = Estimate(10.0, 2.0, 6.0, 14.0)
+    >>> e + 1, 2 * e, e > 9, f"{e:.1f}", 12 in e
+    (11.0, 20.0, True, '10.0', True)
+    >>> e
+    Estimate(10, stderr 2, 95 % interval 6 to 14)
+    """
+
+    value: float
+    stderr: float
+    low: float
+    high: float
+    level: float = 0.95
+    recompute: Callable[[float], Estimate] | None = field(default=None, repr=False)
+
+    def at(self, level: float) -> Estimate:
+        """Return the same answer with its interval at another level."""
+        level = check_level(level)
+        if level == self.level:
+            return self
+        if self.recompute is None:
+            raise InputError(f"level must be {self.level}: this Estimate was made without its data, got {level}")
+        return self.recompute(level)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """``(low, high)``."""
+        return self.low, self.high
+
+    def __contains__(self, truth: SupportsFloat) -> bool:
+        return self.low <= float(truth) <= self.high
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self.value, dtype=dtype)
+
+    def __int__(self) -> int:
+        return int(self.value)
+
+    def __round__(self, digits: int | None = None) -> float:
+        return round(self.value, digits)
+
+    def __bool__(self) -> bool:
+        return self.value != 0
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __neg__(self) -> float:
+        return -self.value
+
+    def __pos__(self) -> float:
+        return self.value
+
+    def __abs__(self) -> float:
+        return abs(self.value)
+
+    def __add__(self, other: Any) -> Any:
+        return self.value + _plain(other)
+
+    def __radd__(self, other: Any) -> Any:
+        return other + self.value
+
+    def __sub__(self, other: Any) -> Any:
+        return self.value - _plain(other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return other - self.value
+
+    def __mul__(self, other: Any) -> Any:
+        return self.value * _plain(other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return other * self.value
+
+    def __truediv__(self, other: Any) -> Any:
+        return self.value / _plain(other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return other / self.value
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self.value // _plain(other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return other // self.value
+
+    def __mod__(self, other: Any) -> Any:
+        return self.value % _plain(other)
+
+    def __pow__(self, other: Any) -> Any:
+        return self.value ** _plain(other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return other**self.value
+
+    def __eq__(self, other: object) -> Any:
+        return self.value == _plain(other)
+
+    def __ne__(self, other: object) -> Any:
+        return self.value != _plain(other)
+
+    def __lt__(self, other: Any) -> Any:
+        return self.value < _plain(other)
+
+    def __le__(self, other: Any) -> Any:
+        return self.value <= _plain(other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self.value > _plain(other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self.value >= _plain(other)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.value, spec) if spec else str(self)
+
+    def __str__(self) -> str:
+        return f"{number(self.value)} ({number(self.low)} to {number(self.high)})"
+
+    def __repr__(self) -> str:
+        percent = f"{100 * self.level:g}"
+        return (
+            f"Estimate({number(self.value)}, stderr {number(self.stderr)}, "
+            f"{percent} % interval {number(self.low)} to {number(self.high)})"
+        )
+
+    def to_dict(self) -> dict[str, float]:
+        """Return value, stderr, low, high and level as a dict of floats."""
+        return {name: getattr(self, name) for name in ("value", "stderr", "low", "high", "level")}
+
+
+def _plain(other: Any) -> Any:
+    return other.value if isinstance(other, Estimate) else other
+
+
+def number(x: float) -> str:
+    """Write a number the way a person reads it: grouped thousands, four significant digits below.
+
+    >>> number(1234567.8), number(0.012345), number(12.3456), number(3e15), number(0.0)
+    ('1,234,568', '0.01235', '12.35', '3e+15', '0')
+    """
+    if not math.isfinite(x):
+        return str(x)
+    if x == 0 or (x == int(x) and abs(x) < 1e15):
+        return f"{int(x):,}"
+    if abs(x) >= 1e15 or abs(x) < 1e-4:
+        return f"{x:.3g}"
+    if abs(x) >= 1000:
+        return f"{x:,.0f}"
+    return f"{x:.4g}"

@@ -1,0 +1,415 @@
+"""The result: how many items occur exactly t times, and every answer that follows from it.
+
+A :class:`Profile` holds the reconstructed law of the counts and the noisy profile it came from. Each answer is an
+:class:`~unnoise.answers.estimate.Estimate`: its ``value`` is the functional of the reconstructed profile (so that
+``p.total == Σ t·counts[t]``), its interval comes from the unbiased linear functional of the noisy profile
+(:mod:`unnoise.answers.bands`, :mod:`unnoise.answers.sums`), extended where needed to contain ``value``. The truth an
+interval speaks of is that of this data set, not of a population it may be drawn from.
+
+Two methods give all numbers, and a subclass that means something else by its cells overrides these:
+``_bands`` (items with a count in lo..hi) and ``_sum`` (Σ g(h)), with ``_entropy`` beside them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError
+from ..estimators._fit import Fit
+from ..estimators.linear import Function
+from ..noisy import NoisyProfile
+from . import show as _show
+from .bands import NO_END, Bands, Limits
+from .estimate import Estimate, check_level
+from .sums import check_growth, entropy_limits, sum_limits, xlogx
+
+__all__ = ["Answers", "Profile", "Row", "Table"]
+
+Float = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+
+DENSE_LIMIT = 10**8
+"""Longest dense array that ``fractions`` and ``counts`` will build."""
+
+DENSE_SEARCH = 10**5
+"""Longest range of counts that ``quantile`` searches one by one."""
+
+
+class Answers(NamedTuple):
+    """Many estimates at once, as arrays."""
+
+    value: Float
+    stderr: Float
+    low: Float
+    high: Float
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table: the items whose count lies in ``first``..``last`` (None: no end)."""
+
+    first: int
+    last: int | None
+    items: Estimate
+    share: Estimate
+    at_least: Estimate
+
+    @property
+    def label(self) -> str:
+        """``"3"``, ``"3–4"`` or ``"5+"``."""
+        if self.last is None:
+            return f"{self.first:,}+"
+        return f"{self.first:,}" if self.last == self.first else f"{self.first:,}–{self.last:,}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A frequency table: how many items fall in each range of counts, and how many reach it."""
+
+    rows: tuple[Row, ...]
+    level: float
+
+    def __iter__(self) -> Any:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Row:
+        return self.rows[index]
+
+    def __str__(self) -> str:
+        return _show.table_text(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return _show.table_html(self)
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """Return the rows as plain dicts."""
+        return [
+            {"first": r.first, "last": r.last, "items": r.items.to_dict(), "share": r.share.to_dict(),
+             "at_least": r.at_least.to_dict()}
+            for r in self.rows
+        ]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Profile:
+    """How many items occur exactly t times, reconstructed from noisy counts.
+
+    support : ascending counts that carry mass
+    mass : share of the items at each of them
+    method : name of the estimator
+    noisy : the noisy profile everything was made from
+    diagnostics : what the estimator and the free check of ε have to say
+    max_count : declared bound of the counts, if any
+
+    Examples
+    --------
+    >>> from unnoise import NoisyProfile
+    >>> from unnoise.estimators.isotonic import isotonic
+    >>> p = Profile.from_fit(isotonic(NoisyProfile.from_counts([1, 1, 2, 0, 1], epsilon=1)),
+    ...                      NoisyProfile.from_counts([1, 1, 2, 0, 1], epsilon=1))
+    >>> bool(abs(p.total - (np.arange(p.counts.size) * p.counts).sum()) < 1e-9)
+    True
+    """
+
+    support: Int64
+    mass: Float
+    method: str
+    noisy: NoisyProfile
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)
+    max_count: int | None = None
+
+    @classmethod
+    def from_fit(
+        cls, fit: Fit, noisy: NoisyProfile, *, max_count: int | None = None,
+        diagnostics: Mapping[str, Any] | None = None,
+    ) -> Profile:
+        """Wrap what an estimator returned."""
+        notes = {**fit.diagnostics, **(diagnostics or {})}
+        return cls(fit.support, fit.mass, fit.method, noisy, notes, max_count)
+
+    # ---------------------------------------------------------------- what the profile is
+
+    @property
+    def cells(self) -> int:
+        """Number of cells of the sketch or histogram."""
+        return self.noisy.cells
+
+    @property
+    def items(self) -> float:
+        """Number of items the fractions are shares of: the domain (known, sampled)."""
+        return self._size
+
+    @property
+    def _size(self) -> int:
+        layout = self.noisy.layout
+        return layout.domain if layout.kind == "sampled" and layout.domain else self.cells
+
+    @property
+    def fractions(self) -> Float:
+        """f[t] for t = 0, 1, …: the share of items with count exactly t."""
+        longest = int(self.support[-1]) + 1 if self.support.size else 1
+        if longest > DENSE_LIMIT:
+            raise InputError(
+                f"a dense profile must have at most {DENSE_LIMIT:,} entries, got {longest:,}: use support and mass"
+            )
+        dense = np.zeros(longest)
+        dense[self.support] = self.mass
+        return dense
+
+    @property
+    def counts(self) -> Float:
+        """Number of items with count exactly t, for t = 0, 1, …"""
+        return np.asarray(self.fractions * self.items)
+
+    # ---------------------------------------------------------------- the numbers behind every answer
+
+    @cached_property
+    def _band_estimator(self) -> Bands:
+        return Bands(self.noisy, self._size)
+
+    @cached_property
+    def _cumulative(self) -> Float:
+        return np.concatenate([[0.0], np.cumsum(self.mass)])
+
+    def _bands(self, lo: Int64, hi: Int64, level: float) -> Limits:
+        """Estimate the number of items with count in lo..hi (``NO_END``: without end), interval included."""
+        limits = self._band_estimator.limits(lo, hi, level)
+        if self.max_count is None:
+            return limits
+        beyond = lo > self.max_count
+        return Limits(*(np.where(beyond, 0.0, column) for column in limits))
+
+    def _band_values(self, lo: Int64, hi: Int64) -> Float:
+        """Number of items with count in lo..hi according to the reconstructed profile."""
+        first = np.searchsorted(self.support, lo, side="left")
+        last = np.searchsorted(self.support, hi, side="right")
+        return np.asarray(self.items * (self._cumulative[last] - self._cumulative[first]))
+
+    def _sum(self, g: Function, level: float) -> tuple[float, float, float, float]:
+        """Estimate Σ g(h) over the items: estimate, standard error, low, high."""
+        return sum_limits(self.noisy, g, level, items=self._size, max_count=self.max_count)
+
+    def _sum_value(self, g: Function) -> float:
+        return float(self.items * (self.mass @ np.asarray(g(self.support), dtype=float)))
+
+    def _entropy(self, level: float) -> tuple[float, float, float, float]:
+        return entropy_limits(self.noisy, level, items=self._size, max_count=self.max_count)
+
+    # ---------------------------------------------------------------- entries
+
+    def entries(self, t: Any, level: float = 0.95) -> Answers:
+        """Return value, stderr, low, high of f[t] for an array of counts t, as arrays of fractions."""
+        t = _as_counts(t)
+        return self._answers(t, t, check_level(level), self.items)
+
+    def _answers(self, lo: Int64, hi: Int64, level: float, unit: float) -> Answers:
+        """Bands with their values, extended to contain them, divided by ``unit``."""
+        value = self._band_values(lo, hi)
+        _, stderr, low, high = self._bands(lo, hi, level)
+        low, high = np.minimum(low, value), np.maximum(high, value)
+        return Answers(value / unit, stderr / unit, low / unit, high / unit)
+
+    def _band(self, lo: int, hi: int, level: float, unit: float) -> Estimate:
+        answer = self._answers(np.array([lo]), np.array([hi]), level, unit)
+        value, stderr, low, high = (float(column[0]) for column in answer)
+        return Estimate(value, stderr, low, high, level, lambda other: self._band(lo, hi, other, unit))
+
+    def __getitem__(self, t: int) -> Estimate:
+        t = int(_as_counts(t)[0])
+        return self._band(t, t, 0.95, self.items)
+
+    def interval(self, t: int, level: float = 0.95) -> tuple[float, float]:
+        """Return the ends of the interval for f[t]."""
+        return self[t].at(level).interval
+
+    # ---------------------------------------------------------------- statistics
+
+    def exactly(self, t: int) -> Estimate:
+        """Number of items with count exactly t."""
+        t = int(_as_counts(t)[0])
+        return self._band(t, t, 0.95, 1)
+
+    def at_least(self, k: int) -> Estimate:
+        """Number of items with count ≥ k."""
+        return self._band(int(_as_counts(k)[0]), NO_END, 0.95, 1)
+
+    @property
+    def distinct(self) -> Estimate:
+        """Number of items that occur: ``at_least(1)``."""
+        return self.at_least(1)
+
+    @property
+    def total(self) -> Estimate:
+        """Σ h, the number of occurrences."""
+        return self._statistic(lambda t: t, 0.95, floor=0.0)
+
+    def moment(self, q: float) -> Estimate:
+        """Σ h^q; q = 0 counts the items that occur."""
+        if not q >= 0 or not np.isfinite(q):
+            raise InputError(f"q must be ≥ 0, got {q}")
+        if q == 0:
+            return self.distinct
+        g: Function = lambda t: np.asarray(t, dtype=float) ** q  # noqa: E731
+        check_growth(g, self.noisy)
+        return self._statistic(g, 0.95, floor=0.0)
+
+    def statistic(self, g: Function) -> Estimate:
+        """Σ g(h) for a vectorised function g of int64 counts ≥ 0; g² must grow slower than e^(ε·t)."""
+        if not callable(g):
+            raise InputError(f"g must be a function of an array of counts, got {type(g).__name__}")
+        check_growth(g, self.noisy)
+        return self._statistic(g, 0.95)
+
+    def _statistic(self, g: Function, level: float, floor: float = -np.inf) -> Estimate:
+        value = self._sum_value(g)
+        _, stderr, low, high = self._sum(g, level)
+        low, high = min(max(low, floor), value), max(high, floor, value)
+        return Estimate(value, stderr, low, high, level, lambda other: self._statistic(g, other, floor))
+
+    @property
+    def entropy(self) -> Estimate:
+        """Shannon entropy of h/Σh, in nats."""
+        return self._entropy_estimate(0.95)
+
+    def _entropy_estimate(self, level: float) -> Estimate:
+        total, weighted = self._sum_value(lambda t: t), self._sum_value(xlogx)
+        value = float(np.log(total) - weighted / total) if total > 0 else 0.0
+        _, stderr, low, high = self._entropy(level)
+        return Estimate(value, stderr, min(low, value), max(high, value), level, self._entropy_estimate)
+
+    def quantile(self, q: float) -> Estimate:
+        """Return the smallest t such that a share of at least q of the items has count ≤ t."""
+        if not 0 < q <= 1:
+            raise InputError(f"q must be above 0 and at most 1, got {q}")
+        return self._quantile(float(q), 0.95)
+
+    def _quantile(self, q: float, level: float) -> Estimate:
+        from scipy.special import ndtri
+
+        reached = self._cumulative[1:] >= q - 1e-12
+        value = float(self.support[int(np.argmax(reached))] if reached.any() else self.support[-1])
+        low, high = self._quantile_limits(q, level)
+        low, high = min(low, value), max(high, value)
+        stderr = (high - low) / (2 * float(ndtri((1 + level) / 2)))
+        return Estimate(value, stderr, low, high, level, lambda other: self._quantile(q, other))
+
+    def _quantile_limits(self, q: float, level: float) -> tuple[float, float]:
+        """Invert the band of the cumulative curve: first near occupied values, then at every count in question."""
+        rough = np.unique(np.concatenate([self.noisy.values, self.noisy.values + 1, self.support, [0]]))
+        low, high = self._invert(rough[rough >= 0], q, level)
+        offsets = self._offsets(level)
+        low, high = max(0, low + 2 * int(offsets[0])), high + 2 * int(offsets[-1])
+        if high - low <= DENSE_SEARCH:
+            fine = np.arange(low, high + 1)
+        else:
+            near = self.noisy.values[np.searchsorted(self.noisy.values, low) :]
+            near = near[: np.searchsorted(near, high, side="right")]
+            fine = np.unique((near[:, None] + offsets).clip(low, high))
+        return self._invert(fine, q, level)
+
+    def _offsets(self, level: float) -> Int64:
+        """Distances from a noisy value at which the band of the cumulative curve can change."""
+        return self._band_estimator.breakpoints(level)
+
+    def _invert(self, t: Int64, q: float, level: float) -> tuple[int, int]:
+        """Return the first and last t for which C(t) ≥ q and C(t − 1) < q are both possible."""
+        _, _, low, high = self._bands(t + 1, np.full_like(t, NO_END), level)
+        possible = np.flatnonzero(1 - low / self.items >= q - 1e-12)
+        unsure = np.flatnonzero(1 - high / self.items < q - 1e-12)
+        first = int(t[possible[0]]) if possible.size else int(t[-1])
+        last = int(t[min(unsure[-1] + 1, t.size - 1)]) if unsure.size else int(t[0])
+        return first, last
+
+    # ---------------------------------------------------------------- showing and exporting
+
+    def table(self, counts: Sequence[int] = (1, 2, 3, 5, 10), level: float = 0.95) -> Table:
+        """Return how many items fall in each range of counts that starts at one of ``counts``, the last open."""
+        starts = np.unique(_as_counts(counts))
+        ends = np.append(starts[1:] - 1, NO_END)
+        level = check_level(level)
+        rows = tuple(
+            Row(
+                int(lo), None if hi == NO_END else int(hi),
+                self._band(int(lo), int(hi), level, 1),
+                self._band(int(lo), int(hi), level, float(self.items)),
+                self._band(int(lo), NO_END, level, 1),
+            )
+            for lo, hi in zip(starts, ends)
+        )
+        return Table(rows, level)
+
+    def shown(self, longest: int = 12) -> Int64:
+        """Return the counts worth listing: the first ones, then ever wider apart, up to ``longest``."""
+        return _show.chosen_counts(self, longest)
+
+    def __str__(self) -> str:
+        return _show.profile_text(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return _show.profile_html(self)
+
+    def plot(self, ax: Any = None, *, truth: Any = None, level: float = 0.95) -> Any:
+        """Draw the profile on log–log axes with its band, and the truth if given; returns the axes."""
+        from .plots import plot_profile
+
+        return plot_profile(self, ax, truth=truth, level=level)
+
+    def to_dict(self, level: float = 0.95) -> dict[str, Any]:
+        """Return everything as plain Python: parameters, headline answers, entries with intervals."""
+        return _show.as_dict(self, check_level(level))
+
+    def to_json(self, *, indent: int | None = None, level: float = 0.95) -> str:
+        """Return :meth:`to_dict` as JSON."""
+        return json.dumps(self.to_dict(level), indent=indent, ensure_ascii=False)
+
+    def columns(self, level: float = 0.95) -> dict[str, NDArray[Any]]:
+        """Return count, items, fraction, low, high and stderr over the support, as arrays."""
+        answers = self.entries(self.support, level)
+        return {
+            "count": self.support, "items": self.mass * self.items, "fraction": answers.value,
+            "low": answers.low, "high": answers.high, "stderr": answers.stderr,
+        }
+
+    def to_arrow(self, level: float = 0.95) -> Any:
+        """Return the columns as a pyarrow Table."""
+        import pyarrow
+
+        return pyarrow.table(self.columns(level))
+
+    def to_polars(self, level: float = 0.95) -> Any:
+        """Return the columns as a polars DataFrame."""
+        import polars
+
+        return polars.DataFrame(self.columns(level))
+
+    def to_pandas(self, level: float = 0.95) -> Any:
+        """Return the columns as a pandas DataFrame."""
+        import pandas
+
+        return pandas.DataFrame(self.columns(level))
+
+
+def _as_counts(t: Any) -> Int64:
+    """Return counts ≥ 0 as a one-dimensional int64 array."""
+    array = np.atleast_1d(np.asarray(t))
+    if array.dtype.kind not in "iu" or array.ndim != 1 or array.size == 0:
+        raise InputError(f"counts must be integers ≥ 0, got {t!r}")
+    if (array < 0).any():
+        raise InputError(f"counts must be ≥ 0, got {int(array.min())}")
+    if (array >= NO_END).any():
+        raise InputError(f"counts must be below {NO_END}, got {int(array.max())}")
+    return array.astype(np.int64)

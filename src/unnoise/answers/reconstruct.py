@@ -1,0 +1,184 @@
+"""From noisy counts to a profile: the one entry to every estimator.
+
+Checks what it is given (the law of the noise, integers, no thresholding), runs the free check of the claimed ε
+(:mod:`unnoise.answers.check`), calls the estimator and wraps its result in a :class:`~unnoise.answers.profile.Profile`.
+
+Clipped input: for ρ = 1 what lies below 0 carries no information, so every method that folds (all but ``paper``, ``lp``
+and ``exact``) takes counts clamped at 0 as they are; for those three the clipped tail is drawn anew
+(the unfolding of Wu & Pagh 2024, :func:`unnoise.estimators.paper.unfold`), which restores the law of the unclipped
+input.
+"""
+
+from __future__ import annotations
+
+import math
+from importlib import import_module
+from typing import Any, Literal
+
+from ..errors import InputError
+from ..estimators._input import check_max_count, check_noise
+from ..noise import DiscreteLaplace, Exact, exact_positive
+from ..noisy import NoisyCounts, NoisyProfile
+from .check import Cliff, check_claim, find_cliffs, warn_if_wrong
+from .profile import Profile
+
+__all__ = ["METHODS", "Method", "reconstruct"]
+
+Method = Literal["auto", "exact", "isotonic", "likelihood", "linear", "lp", "paper", "smooth"]
+
+METHODS: dict[str, str] = {
+    "auto": "auto",
+    "exact": "banded",
+    "isotonic": "isotonic",
+    "likelihood": "banded",
+    "linear": "linear",
+    "lp": "lp",
+    "paper": "paper",
+    "smooth": "smooth",
+}
+"""The module under ``unnoise.estimators`` that holds each method."""
+
+NORMED = ("exact", "lp", "paper")
+"""Methods that minimise an ℓp norm, and need negative noisy counts."""
+
+
+def reconstruct(
+    noisy: NoisyProfile | NoisyCounts | Any,
+    *,
+    epsilon: Exact | None = None,
+    noise: DiscreteLaplace | None = None,
+    method: str = "auto",
+    max_count: int | None = None,
+    norm: float = 2,
+    clipped: bool = False,
+) -> Profile:
+    """Reconstruct the profile: for every t, the share of items with count exactly t.
+
+    Parameters
+    ----------
+    noisy : NoisyProfile, NoisyCounts or integers
+        A released sketch, or a histogram noised elsewhere: one signed integer per item of a known domain.
+    epsilon : number or str, optional
+        ε of the discrete Laplace noise; required for plain integers, otherwise it must agree with ``noisy``.
+    noise : DiscreteLaplace, optional
+        The whole law, in place of ``epsilon``: for merged noise.
+    method : str
+        "auto" (the default), "paper", "linear", "isotonic", "likelihood", "exact", "smooth" or "lp".
+    max_count : int, optional
+        A bound that truly holds for every count.
+    norm : 1, 2 or inf
+        For "paper", "exact" and "lp" (1 and inf only).
+    clipped : bool
+        The input was clamped to [0, max_count], or at 0 only when ``max_count`` is None.
+
+    Returns
+    -------
+    Profile
+        With answers and intervals; ``diagnostics["claim"]`` holds the free check of ε.
+
+    Examples
+    --------
+    >>> p = reconstruct([1, 1, 2, 0, 1, -1, 3, 0], epsilon=1, method="isotonic")
+    >>> p.method, p.cells
+    ('isotonic', 8)
+    """
+    _check_choice("method", method, METHODS)
+    _check_norm(norm, method)
+    bound = check_max_count(max_count)
+    profile = _as_noisy_profile(noisy, epsilon, noise)
+    check_noise(profile.noise)
+    given, notes = _judge(profile, method, bound, clipped)
+    if profile.layout.kind == "hashed":
+        from .items import item_profile
+
+        return item_profile(given, method=method, norm=norm, max_count=bound, diagnostics=notes)
+    return Profile.from_fit(fit(given, method, norm, bound), profile, max_count=bound, diagnostics=notes)
+
+
+def fit(noisy: NoisyProfile, method: str, norm: float = 2, max_count: int | None = None) -> Any:
+    """Call the estimator ``method`` on a noisy profile."""
+    estimator = getattr(import_module(f".estimators.{METHODS[method]}", __package__), method)
+    if method in NORMED:
+        return estimator(noisy, norm=norm, max_count=max_count)
+    return estimator(noisy, max_count=max_count)
+
+
+def _judge(
+    noisy: NoisyProfile, method: str, bound: int | None, clipped: bool
+) -> tuple[NoisyProfile, dict[str, Any]]:
+    """Refuse thresholded input, check the claim, and unfold clipped input for the methods that need it."""
+    if clipped:
+        return _unclip(noisy, method, bound)
+    for cliff in find_cliffs(noisy):
+        _refuse(cliff, noisy, method)
+    check = check_claim(noisy)
+    warn_if_wrong(check)
+    return noisy, {"claim": check.to_dict()}
+
+
+def _unclip(noisy: NoisyProfile, method: str, bound: int | None) -> tuple[NoisyProfile, dict[str, Any]]:
+    if noisy.noise.power != 1:
+        raise InputError(f"clipped counts must carry one noise (power 1), got power {noisy.noise.power}")
+    if noisy.values[0] < 0:
+        raise InputError(f"clipped counts must be ≥ 0, got {int(noisy.values[0])}")
+    if bound is not None and noisy.values[-1] > bound:
+        raise InputError(f"clipped counts must be ≤ max_count={bound}, got {int(noisy.values[-1])}")
+    for cliff in find_cliffs(noisy):
+        if not (cliff.value == 0 and cliff.side < 0) and cliff.value != bound:
+            _refuse(cliff, noisy, method)
+    notes: dict[str, Any] = {"claim": {"available": False, "verdict": "not available for clipped input"}}
+    if method in NORMED:
+        from ..estimators.paper import unfold
+
+        return unfold(noisy, max_count=bound), {**notes, "clipped": "unfolded by fresh geometric tails"}
+    return noisy, {**notes, "clipped": "folded: no randomness added"}
+
+
+def _refuse(cliff: Cliff, noisy: NoisyProfile, method: str) -> None:
+    """Raise for a histogram that was cut; a clamp at 0 only where the method needs the negative counts."""
+    lowest = cliff.side < 0 and cliff.value == int(noisy.values[0])
+    if lowest and cliff.value == 0 and noisy.noise.power == 1 and method not in NORMED:
+        return  # the free check warns
+    seen = f"{cliff.cells:,} cells hold {cliff.value} and none holds {cliff.value + cliff.side}"
+    if lowest and cliff.value == 0:
+        raise InputError(f"noisy counts must not be clamped at 0 unless clipped=True, got a cliff: {seen}")
+    if cliff.side > 0 and cliff.value == int(noisy.values[-1]):
+        raise InputError(
+            f"noisy counts must not be clipped from above unless clipped=True and max_count={cliff.value}, "
+            f"got a cliff: {seen}"
+        )
+    raise InputError(
+        f"noisy counts must not be thresholded (small counts suppressed), got a cliff that noise of "
+        f"epsilon={float(noisy.noise.epsilon):g} cannot make: {seen}"
+    )
+
+
+def _as_noisy_profile(noisy: Any, epsilon: Exact | None, noise: DiscreteLaplace | None) -> NoisyProfile:
+    """Bring the input into one form and settle the law of its noise."""
+    if noise is not None and not isinstance(noise, DiscreteLaplace):
+        raise InputError(f"noise must be a DiscreteLaplace, got {type(noise).__name__}")
+    if noise is not None and epsilon is not None and exact_positive("epsilon", epsilon) != noise.epsilon:
+        raise InputError(f"epsilon and noise must agree, got epsilon={epsilon} and {noise}")
+    if isinstance(noisy, NoisyCounts):
+        noisy = noisy.profile()
+    if isinstance(noisy, NoisyProfile):
+        if epsilon is not None and exact_positive("epsilon", epsilon) != noisy.noise.epsilon:
+            raise InputError(f"epsilon must agree with the noisy profile's {noisy.noise}, got epsilon={epsilon}")
+        if noise is not None and noise != noisy.noise:
+            raise InputError(f"noise must agree with the noisy profile's {noisy.noise}, got {noise}")
+        return noisy
+    law = noise or DiscreteLaplace(exact_positive("epsilon", epsilon))
+    return NoisyProfile.from_counts(noisy, epsilon=law.epsilon, power=law.power)
+
+
+def _check_choice(name: str, value: Any, choices: Any) -> None:
+    if value not in choices:
+        raise InputError(f"{name} must be one of {', '.join(sorted(choices))}, got {value!r}")
+
+
+def _check_norm(norm: Any, method: str) -> None:
+    allowed = (1, math.inf) if method == "lp" else (1, 2, math.inf)
+    if isinstance(norm, bool) or norm not in allowed:
+        if method == "lp" and norm == 2:
+            raise InputError("norm must be 1 or inf for method 'lp', got 2")
+        raise InputError(f"norm must be 1, 2 or inf, got {norm!r}")

@@ -1,0 +1,228 @@
+"""One HTML file that a privacy officer and an analyst both understand.
+
+The page holds everything it needs (styles, script, numbers) and asks nothing of the network; a content security policy
+in its head makes sure. Tables are written here, so they are readable without scripts; the pictures are drawn by the
+page from the numbers it carries.
+
+All of it is computed from released, noisy data and public parameters: nothing here needs protecting again.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from datetime import date
+from html import escape
+from importlib import resources
+from string import Template
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..noise import _plain
+from .curves import Curve, at_least_curve, exact_curve, true_curve
+from .look import DARK, LIGHT
+from .pieces import answers_table, numbers_table, parameters, sensible
+from .show import plain
+
+if TYPE_CHECKING:
+    from .profile import Profile
+
+__all__ = ["report"]
+
+Int64 = NDArray[np.int64]
+
+READING = """
+<p>A <em>profile</em> says how many different items occurred exactly once, exactly twice, and so on; it does not say
+which ones. How well single occurrences and persons are protected is said under “What was protected, and how”.</p>
+<ul>
+<li>Every number has an interval. At 95 %, intervals made this way contain the true number of this data set 95 times in
+100.</li>
+<li>Beyond the first counts the curve shows ranges: the mean number of items for each t in the range.</li>
+<li>Noise was added to the counts before they were kept or shown. Reconstruction takes its effect out of the statistics,
+never off a single count.</li>
+</ul>
+"""
+
+
+def report(
+    profiles: Profile | Mapping[str, Profile],
+    *,
+    title: str = "Private frequency profile",
+    guarantee: str = "",
+    warnings: Sequence[str] = (),
+    truth: Int64 | Mapping[str, Int64] | None = None,
+) -> str:
+    """Return the report as HTML.
+
+    Parameters
+    ----------
+    profiles : Profile, or a mapping from the name of a group to its Profile
+    title : str
+        Shown at the top and as the title of the page.
+    guarantee : str
+        What was promised, in words (``Sketch.guarantee``).
+    warnings : sequence of str
+        Shown in a box of their own, with those the profiles carry.
+    truth : array of int, or a mapping of them, optional
+        True counts of the items, for demonstrations on public data.
+    """
+    named = dict(profiles) if isinstance(profiles, Mapping) else {"": profiles}
+    truths = truth if isinstance(truth, Mapping) else ({} if truth is None else {"": truth})
+    data = [_profile_data(name, profile, truths.get(name)) for name, profile in named.items()]
+    first_name, first = next(iter(named.items()))
+    notes = [*warnings, *(note for name, profile in named.items() for note in _notes(name, profile))]
+    return Template(_file("report.html")).substitute(
+        title=escape(title),
+        palette=_palette(),
+        style=_file("report.css"),
+        script=_file("report.js"),
+        version=escape(_version()),
+        made=date.today().isoformat(),
+        file="profile",
+        headline=_headline(first, first_name if len(named) > 1 else ""),
+        lede=_lede(named),
+        hint="Point at the curve to read a value, or step along it with the arrow keys.",
+        multiples=_multiples(named) if len(named) > 1 else "",
+        intervals="Estimates with 95 % intervals, from the noisy counts alone.",
+        answers=answers_table(named),
+        numbers="".join(numbers_table(entry) for entry in data),
+        csv=_as_link("text/csv", _csv_text(data)),
+        json=_as_link("application/json", json.dumps({n: p.to_dict() for n, p in named.items()})),
+        guarantee=escape(guarantee) or _assumed(first),
+        parameters=parameters(first),
+        warnings=_warning_box(notes),
+        reading=READING,
+        data=_safe_json({"profiles": data}),
+    )
+
+
+def _file(name: str) -> str:
+    return resources.files("unnoise.answers").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("unnoise")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+def _palette() -> str:
+    """Write both palettes as CSS variables: the system decides, the button overrides, paper is light."""
+    light, dark = (";".join(f"--{name}:{value}" for name, value in look.items()) for look in (LIGHT, DARK))
+    return (
+        f":root{{{light};color-scheme:light}}\n"
+        f"@media screen and (prefers-color-scheme:dark)"
+        f'{{:root:not([data-theme="light"]){{{dark};color-scheme:dark}}}}\n'
+        f'@media screen{{:root[data-theme="dark"]{{{dark};color-scheme:dark}}}}'
+    )
+
+
+def _safe_json(value: Any) -> str:
+    """Write JSON that cannot end the script element it stands in."""
+    text = json.dumps(plain(value), ensure_ascii=False, allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _as_link(kind: str, text: str) -> str:
+    return f"data:{kind};base64,{base64.b64encode(text.encode()).decode()}"
+
+
+def _profile_data(name: str, profile: Profile, truth: Int64 | None) -> dict[str, Any]:
+    exact, reach = exact_curve(profile), at_least_curve(profile)
+    return {
+        "name": name,
+        "exactly": _curve_data(exact, None if truth is None else true_curve(truth, exact, at_least=False)),
+        "atleast": _curve_data(reach, None if truth is None else true_curve(truth, reach, at_least=True)),
+    }
+
+
+def _curve_data(curve: Curve, truth: NDArray[np.float64] | None) -> dict[str, Any]:
+    columns = {"value": curve.value, "low": curve.low, "high": curve.high}
+    rounded = {key: [float(f"{x:.6g}") for x in np.maximum(column, 0)] for key, column in columns.items()}
+    ends = {"x": curve.x.tolist(), "from": curve.first.tolist(), "to": curve.last.tolist()}
+    return {**ends, **rounded, **({} if truth is None else {"truth": truth.tolist()})}
+
+
+def _headline(profile: Profile, group: str) -> str:
+    """Say the first answer in a sentence."""
+    once = profile.exactly(1)
+    value, low, high = sensible(once)
+    where = f"In {escape(group)}, about" if group else "About"
+    if once.value < 0.5:
+        return f'{where.replace("bout", "t most")} <strong>{high}</strong> items occurred exactly once.'
+    return f'{where} <strong>{value}</strong> <span class="between">({low}–{high})</span> items occurred exactly once.'
+
+
+def _lede(named: Mapping[str, Profile]) -> str:
+    profile = next(iter(named.values()))
+    distinct, total = sensible(profile.distinct)[0], sensible(profile.total)[0]
+    several = f" {escape(next(iter(named)))} is the first of {len(named)} groups shown here." if len(named) > 1 else ""
+    return (
+        f"Among about {distinct} different items in about {total} occurrences, learned from noisy counts alone: "
+        f"ε = {_plain(profile.noisy.noise.epsilon)} for each occurrence, as explained below.{several}"
+    )
+
+
+def _multiples(named: Mapping[str, Profile]) -> str:
+    """Write one small picture per group; each chooses its group for the large one."""
+    cells = []
+    for index, (name, profile) in enumerate(named.items()):
+        value, low, high = sensible(profile.exactly(1))
+        cells.append(
+            f'<li><button type="button" aria-pressed="{"true" if index == 0 else "false"}"><b>{escape(name)}</b>'
+            f"<i></i><span>{value} once ({low}–{high})</span></button></li>"
+        )
+    return f'<ul class="small" aria-label="Groups, all on the same scales">{"".join(cells)}</ul>'
+
+
+def _csv_text(data: Sequence[Mapping[str, Any]]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    per_count, reached = ["items_per_count", "low", "high"], ["at_least", "at_least_low", "at_least_high"]
+    writer.writerow(["group", "first", "last", *per_count, *reached])
+    for entry in data:
+        exact, reach = entry["exactly"], entry["atleast"]
+        for i, (first, last) in enumerate(zip(exact["from"], exact["to"])):
+            numbers = [curve[key][i] for curve in (exact, reach) for key in ("value", "low", "high")]
+            writer.writerow([entry["name"], first, last, *numbers])
+    return out.getvalue()
+
+
+def _assumed(profile: Profile) -> str:
+    """Say what can be said of noisy counts that came without a guarantee in words."""
+    return (
+        f"The counts are said to carry discrete Laplace noise of ε = {_plain(profile.noisy.noise.epsilon)} each, added "
+        "before they were released. That was taken as given. Reconstruction learns nothing beyond the noisy counts, so "
+        "it keeps whatever promise came with them."
+    )
+
+
+def _notes(name: str, profile: Profile) -> list[str]:
+    """Collect what the estimator and the free check warn of."""
+    found = profile.diagnostics.get("warnings", ())
+    notes = [found] if isinstance(found, str) else [str(note) for note in found]
+    claim = profile.diagnostics.get("claim", {})
+    if claim.get("verdict") in ("wrong rate", "wrong law", "clamped"):
+        notes.append(
+            f"The noisy counts at or below 0 do not look like noise of ε = {claim['epsilon']:g} ({claim['verdict']}, "
+            f"p = {claim['p_value']:.1e}): check how they were made before trusting any number here."
+        )
+    return [f"{name}: {note}" if name else note for note in notes]
+
+
+def _warning_box(notes: Sequence[str]) -> str:
+    if not notes:
+        return ""
+    entries = "".join(f"<li>{escape(note)}</li>" for note in dict.fromkeys(notes))
+    return (
+        '<section class="card warn" aria-labelledby="warnings-title">'
+        f'<h2 id="warnings-title">Please note</h2><ul>{entries}</ul></section>'
+    )

@@ -1,0 +1,152 @@
+"""Σ g(h) over the cells for any g: the unbiased estimate and its interval; entropy by the delta method.
+
+:func:`unnoise.estimators.linear.functional` gives the unbiased estimate Ŝ of Σ_cells g(h) and of its variance V. The
+interval is Ŝ ± (z*·√V + s/2), where two small corrections matter only when a handful of cells decide (the largest
+words of a language carry the second moment):
+
+* z* = z + (z³ − 3z)·γ/24, the Cornish–Fisher [1]_ quantile for the excess kurtosis γ ≈ κ₄·Σ s(x)⁴ / V², with κ₄ the
+  fourth cumulant of the noise and s(x) the step of g at x: a single noise is heavier-tailed than a normal one;
+* s/2, half the largest step of g at an occupied value: the noise is an integer (continuity correction).
+
+For a sampled sketch (each item of the domain has a cell with probability r) the sum is scaled up by items/cells
+and the variance of sampling m cells without replacement, (1 − m/items)·m·s²_g, is added, with s²_g the unbiased
+estimate of the variance of g over the items. No interval can allow for a giant that the sample missed, so a sum
+that rests on few items comes with a warning.
+
+Entropy is H = log T − S/T with T = Σ h and S = Σ h·log h, so its error is, to first order, that of the functional
+g(h) = h·(1/T + S/T²) − h·log h/T.
+
+.. [1] E. A. Cornish, R. A. Fisher, "Moments and cumulants in the specification of distributions", 1938.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from ..errors import InputError, UnnoiseWarning
+from ..estimators.linear import Function, functional
+from ..noise import DiscreteLaplace
+from ..noisy import NoisyProfile
+
+__all__ = ["check_growth", "entropy_limits", "sum_limits", "xlogx"]
+
+CARRIED = 0.1
+"""Share of Σ g² in one cell above which a sampled sum is said to rest on few items."""
+
+Four = tuple[float, float, float, float]
+
+
+def xlogx(t: NDArray[Any]) -> NDArray[np.float64]:
+    """t·log t, 0 at t = 0.
+
+    >>> xlogx(np.array([0, 1, 2])).round(3)
+    array([0.   , 0.   , 1.386])
+    """
+    t = np.asarray(t, dtype=float)
+    return np.asarray(special.xlogy(t, t))
+
+
+def check_growth(g: Function, noisy: NoisyProfile) -> None:
+    """Refuse a g for which the unbiased estimate has no variance: g² must grow slower than a^(−t)."""
+    epsilon = float(noisy.noise.epsilon)
+    largest = max(0, int(noisy.values[-1]))
+    probe = largest + np.ceil(np.array([0, 300, 600]) / epsilon).astype(np.int64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        size = np.abs(np.broadcast_to(np.asarray(g(probe), dtype=float), probe.shape))
+    if not np.isfinite(size).all():
+        bad = int(probe[~np.isfinite(size)][0])
+        raise InputError(
+            f"g must be finite and g² grow slower than e^(ε·t) with ε={epsilon:g}, got g({bad})={size[probe == bad][0]}"
+        )
+    if size[1] > 0 and size[2] > 0:
+        rate = 2 * math.log(size[2] / size[1]) / float(probe[2] - probe[1])
+        if rate >= epsilon * (1 - 1e-9):
+            raise InputError(
+                f"g² must grow slower than e^(ε·t) with ε={epsilon:g}, or the estimate of Σ g(h) has no variance; "
+                f"got growth like e^({rate:.3g}·t)"
+            )
+
+
+def sum_limits(
+    noisy: NoisyProfile, g: Function, level: float, *, items: int, max_count: int | None = None
+) -> Four:
+    """Return estimate, standard error, low and high for Σ g(h) over ``items`` items."""
+    total, variance = functional(noisy, g, max_count=max_count)
+    scale = items / noisy.cells
+    sampling = _sampling_variance(noisy, g, total, items, max_count)
+    whole = max(variance, 0.0) + sampling
+    stderr = scale * math.sqrt(whole)
+    margin = _margin(noisy, g, whole, level) * scale
+    return scale * total, stderr, scale * total - margin, scale * total + margin
+
+
+def _sampling_variance(
+    noisy: NoisyProfile, g: Function, total: float, items: int, max_count: int | None
+) -> float:
+    """(1 − m/items)·m·s²_g, 0 when every item has a cell."""
+    m = noisy.cells
+    if items <= m:
+        return 0.0
+    square, _ = functional(noisy, lambda t: np.asarray(g(t), dtype=float) ** 2, max_count=max_count)
+    largest = float(np.asarray(g(np.maximum(noisy.values[-1:], 0)), dtype=float)[0])
+    if largest**2 > CARRIED * square > 0:
+        warnings.warn(
+            f"one sampled item carries {min(1.0, largest**2 / square):.0%} of the sum of squares: the sum rests on few "
+            f"items, and the interval cannot allow for such items outside the sample",
+            UnnoiseWarning, stacklevel=2,
+        )
+    spread = max(square - total * total / m, 0.0) / max(m - 1, 1)
+    return (1 - m / items) * m * spread
+
+
+def _margin(noisy: NoisyProfile, g: Function, variance: float, level: float) -> float:
+    """z*·√V plus half a step."""
+    z = float(special.ndtri((1 + level) / 2))
+    t = np.maximum(noisy.values, 0)
+    here = np.broadcast_to(np.asarray(g(t), dtype=float), t.shape)
+    up = np.abs(np.broadcast_to(np.asarray(g(t + 1), dtype=float), t.shape) - here)
+    step = np.where(noisy.values > 0, up, 0.0) if noisy.noise.power == 1 else up
+    half = float(step.max(initial=0.0)) / 2
+    if variance <= 0:
+        return half
+    tails = fourth_cumulant(noisy.noise)
+    cap = tails / noisy.noise.variance**2
+    excess = min(cap, tails * float(noisy.tally @ (step / math.sqrt(variance)) ** 4))
+    return (z + max(z**3 - 3 * z, 0.0) * excess / 24) * math.sqrt(variance) + half
+
+
+def fourth_cumulant(noise: DiscreteLaplace) -> float:
+    """κ₄ of the noise: 2ρ·a(1 + 4a + a²)/(1−a)⁴.
+
+    >>> z = np.arange(-200, 201); noise = DiscreteLaplace("1/2"); m4 = float(noise.pmf(z) @ z**4.0)
+    >>> bool(abs(fourth_cumulant(noise) - (m4 - 3 * noise.variance**2)) < 1e-6)
+    True
+    """
+    a = noise.a
+    return float(noise.power) * 2 * a * (1 + 4 * a + a * a) / math.expm1(-noise.epsilon) ** 4
+
+
+def entropy_limits(
+    noisy: NoisyProfile, level: float, *, items: int, max_count: int | None = None
+) -> Four:
+    """Return estimate, standard error, low and high of the Shannon entropy of h/Σh, in nats."""
+    scale = items / noisy.cells
+    total, variance = functional(noisy, lambda t: t, max_count=max_count)
+    entropy_sum, _ = functional(noisy, xlogx, max_count=max_count)
+    most = math.log(items)
+    if total <= 3 * math.sqrt(max(variance, 0.0)):
+        # The total may be 0: the data say nothing of the entropy.
+        return most / 2, most / 2, 0.0, most
+    # of the whole domain, T and S are those of the cells times scale
+    first, second = (1 / total + entropy_sum / total**2) / scale, 1 / total / scale
+    centre = math.log(scale * total) - entropy_sum / total
+    found, stderr, low, high = sum_limits(
+        noisy, lambda t: first * t - second * xlogx(t), level, items=items, max_count=max_count
+    )
+    return centre, stderr, max(0.0, centre + low - found), min(most, centre + high - found)

@@ -1,0 +1,1 @@
+"""Reading items from files, queries and standard input (secret side)."""

@@ -1,0 +1,273 @@
+"""One sketch per group, in one pass over the data and one set of files.
+
+The groups are declared before any data: groups taken from the data would tell that somebody is in them. Every group
+has a sketch of the same make, whether or not anything falls into it.
+
+*One occurrence* belongs to one group, so the groups are disjoint parts of the data and together keep the ε of each
+(parallel composition). *One person* may be in every group, so with ``max_contributions`` the person's ε adds up over
+the groups, and :attr:`GroupedSketch.guarantee` says so.
+
+A set of files is a folder with one sketch file per group and ``groups.json``, which names them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import FormatError, IncompatibleError, InputError
+from ..noise import _plain
+from ..noisy import NoisyCounts
+from ..sketches.inputs import Batch, _from_table, _table_of
+from ..sketches.sketch import Sketch
+
+__all__ = ["MANIFEST", "GroupedSketch", "is_group_set"]
+
+MANIFEST = "groups.json"
+VERSION = 1
+MOST = 10_000
+"""Most groups in a set."""
+
+
+class GroupedSketch:
+    """Sketches of declared groups.
+
+    Parameters
+    ----------
+    groups : sequence of str
+        The names, declared before any data.
+    make : callable
+        Returns a new sketch; called once per group.
+    unknown : "error" or "drop"
+        What to do with rows of a group that was not declared.
+
+    Examples
+    --------
+    >>> g = GroupedSketch(["EWR", "JFK"], lambda: Sketch.hashed(2**10, epsilon=1, item_types=["str"]))
+    >>> g.update({"plane": ["N1", "N2", "N1"], "origin": ["EWR", "JFK", "JFK"]}, group="origin")
+    >>> list(g.release())
+    ['EWR', 'JFK']
+    """
+
+    def __init__(self, groups: Sequence[str], make: Callable[[], Sketch], *, unknown: str = "error") -> None:
+        names = _checked_names(groups)
+        if unknown not in ("error", "drop"):
+            raise InputError(f"unknown must be 'error' or 'drop', got {unknown!r}")
+        self._sketches = {name: make() for name in names}
+        self._unknown = unknown
+        self._require_alike()
+
+    @classmethod
+    def _of(cls, sketches: Mapping[str, Sketch]) -> GroupedSketch:
+        both = cls.__new__(cls)
+        both._sketches, both._unknown = dict(sketches), "error"
+        both._require_alike()
+        return both
+
+    def _require_alike(self) -> None:
+        first, *others = self._sketches.values()
+        for other in others:
+            first.layout.require_equal(other.layout)
+            if first.noise != other.noise:
+                raise IncompatibleError("noise", first.noise, other.noise)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The declared names, in their order."""
+        return tuple(self._sketches)
+
+    @property
+    def sketches(self) -> dict[str, Sketch]:
+        """The sketch of each group."""
+        return dict(self._sketches)
+
+    @property
+    def person_epsilon(self) -> Fraction | None:
+        """ε of a person who is in every group and every ingestion call; None without ``max_contributions``."""
+        spent = [sketch.person_epsilon for sketch in self._sketches.values()]
+        return None if None in spent else sum((s for s in spent if s is not None), Fraction(0))
+
+    @property
+    def guarantee(self) -> str:
+        """What is promised about the whole set, in plain words."""
+        first, number = next(iter(self._sketches.values())), len(self._sketches)
+        total = self.person_epsilon
+        if total is None:
+            return (
+                f"{number} groups declared before any data. Each: {first.guarantee} "
+                f"One occurrence belongs to one group only, so all {number} together keep the same ε."
+            )
+        return (
+            f"{number} groups declared before any data. Each: {first.guarantee} One person may be in several groups, "
+            f"so ε adds up over them: all {number} together give ε = {_plain(total)} for one person."
+        )
+
+    def __repr__(self) -> str:
+        return f"GroupedSketch({', '.join(self.groups)}: {next(iter(self._sketches.values()))!r} each)"
+
+    # ── taking items in ───────────────────────────────────────────────────────────────────────────────────────
+
+    def update(self, items: Any, group: Any, counts: Any = None, *, person: Any = None) -> None:
+        """Count items in their groups: one ingestion call.
+
+        ``group`` is the name of a column when items are a table, else one name per item.
+        """
+        table = _table_of(items)
+        if table is None:
+            table = {"items": items}
+        if isinstance(group, str):
+            if group not in table:
+                raise InputError(f"group must name a column of the items ({', '.join(table)}), got {group!r}")
+            table = {**{name: column for name, column in table.items() if name != group}, "group": table[group]}
+        else:
+            table = {**table, "group": group}
+        self.feed([_from_table(table, counts, person)], persons=person is not None)
+
+    def feed(self, batches: Iterable[Batch], *, persons: bool = False) -> None:
+        """Count batches whose last column is the group: one ingestion call, streamed unless ``persons``."""
+        for sketch in self._sketches.values():
+            sketch._require_open("update")
+            if persons and sketch.layout.max_contributions is None:
+                raise InputError("person needs max_contributions to be set when the sketch is made")
+        kept: dict[str, list[Any]] = {name: [] for name in self._sketches}
+        if not persons:  # every group is charged, so that the account does not tell which ones have data
+            for sketch in self._sketches.values():
+                sketch._apply([], enforced=False, charge=True)
+        for batch in batches:
+            for name, part in self._split(batch):
+                if persons:
+                    kept[name].append(self._sketches[name]._locate(part))
+                else:
+                    self._count(self._sketches[name], part)
+        if persons:
+            for name, pieces in kept.items():
+                self._sketches[name]._apply(pieces, enforced=True, charge=True)
+
+    @staticmethod
+    def _count(sketch: Sketch, batch: Batch) -> None:
+        if not sketch._count_directly([batch], charge=False):
+            sketch._apply([sketch._locate(batch)], enforced=False, charge=False)
+
+    def _split(self, batch: Batch) -> Iterator[tuple[str, Batch]]:
+        """Cut a batch into its groups."""
+        if batch.size == 0:
+            return
+        assert batch.types is not None
+        codes = self._codes(batch.columns[-1])
+        if self._unknown == "error" and codes.min() < 0:
+            raise InputError(
+                f"groups must be declared ({', '.join(self.groups[:12])}), got a row of another one: declare it or "
+                f"drop such rows with unknown='drop'"
+            )
+        order = np.argsort(codes, kind="stable")
+        ends = np.searchsorted(codes[order], np.arange(len(self._sketches) + 1), side="left")
+        for index, name in enumerate(self._sketches):
+            rows = order[ends[index] : ends[index + 1]]
+            if rows.size:
+                yield name, Batch(
+                    tuple(column[rows] for column in batch.columns[:-1]),
+                    batch.types[:-1],
+                    None if batch.counts is None else batch.counts[rows],
+                    None if batch.persons is None else batch.persons[rows],
+                )
+
+    def _codes(self, column: Any) -> NDArray[np.int64]:
+        """Return the number of each row's group, −1 for one that was not declared."""
+        import polars as pl
+
+        text = pl.Series(column).cast(pl.String)
+        numbers = {name: index for index, name in enumerate(self._sketches)}
+        return text.replace_strict(numbers, default=-1, return_dtype=pl.Int64).to_numpy()
+
+    # ── leaving and coming back ───────────────────────────────────────────────────────────────────────────────
+
+    def release(self) -> dict[str, NoisyCounts]:
+        """Return the noisy counts of every group and seal them all."""
+        return {name: sketch.release() for name, sketch in self._sketches.items()}
+
+    def merge(self, other: GroupedSketch) -> None:
+        """Add another set of the same groups into this one."""
+        if set(self.groups) != set(other.groups):
+            raise IncompatibleError("groups", ", ".join(self.groups), ", ".join(other.groups))
+        for name, sketch in self._sketches.items():
+            sketch._require_mergeable(other._sketches[name])
+        for name, sketch in self._sketches.items():
+            sketch.merge(other._sketches[name])
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the set into a folder: written aside and moved into place, so it is there whole or not at all."""
+        target = Path(folder)
+        if target.exists() and not is_group_set(target):
+            raise InputError(f"{target} must be a new folder or a set of groups to replace, got something else")
+        aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        try:
+            files = {name: f"{i:04d}-{_slug(name)}.sketch" for i, name in enumerate(self._sketches)}
+            for name, sketch in self._sketches.items():
+                sketch.save(aside / files[name])
+            manifest = {"unnoise": "groups", "version": VERSION, "groups": list(files), "files": list(files.values())}
+            (aside / MANIFEST).write_text(json.dumps(manifest, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+            os.chmod(aside, 0o755)
+            if target.exists():
+                shutil.rmtree(target)
+            os.rename(aside, target)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> GroupedSketch:
+        """Return the sealed sketches of a set of files."""
+        path = Path(folder)
+        groups, files = _read_manifest(path / MANIFEST)
+        return cls._of({name: Sketch.load(path / file) for name, file in zip(groups, files)})
+
+
+def is_group_set(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a path is a folder written by :meth:`GroupedSketch.save`."""
+    return (Path(path) / MANIFEST).is_file()
+
+
+def _checked_names(groups: Sequence[str]) -> list[str]:
+    if isinstance(groups, str):
+        raise InputError(f"groups must be a list of names, got the text {groups!r}")
+    names = [str(name) for name in groups]
+    if not 1 <= len(names) <= MOST:
+        raise InputError(f"groups must be between 1 and {MOST:,} names, got {len(names)}")
+    if "" in names or len(set(names)) != len(names):
+        raise InputError(f"groups must be distinct and not empty, got {', '.join(names)}")
+    return names
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:40] or "group"
+
+
+def _read_manifest(path: Path) -> tuple[list[str], list[str]]:
+    """Return names and files, every type checked and every file inside the folder."""
+    try:
+        if path.stat().st_size > 1 << 24:
+            raise ValueError("too large")
+        values = json.loads(path.read_text(encoding="utf-8"))
+        groups, files = values["groups"], values["files"]
+        if values["unnoise"] != "groups" or not isinstance(values["version"], int):
+            raise ValueError("another kind of file")
+        if values["version"] > VERSION:
+            raise ValueError(f"its version is {values['version']}, this unnoise reads up to {VERSION}: upgrade unnoise")
+        if not isinstance(groups, list) or not isinstance(files, list) or len(groups) != len(files):
+            raise ValueError("groups and files must be lists of one length")
+        if not all(isinstance(f, str) and re.fullmatch(r"[A-Za-z0-9-]+\.sketch", f) for f in files):
+            raise ValueError("files must be plain names in the same folder")
+        return _checked_names(groups), files
+    except FileNotFoundError:
+        raise FormatError(f"{path.parent} is not a set of groups: no {MANIFEST} in it") from None
+    except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
+        raise FormatError(f"{path} is not a valid list of groups: {error}") from None

@@ -1,0 +1,1 @@
+"""Sketches: hashing, cells, guards, files (secret side)."""

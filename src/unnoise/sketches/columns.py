@@ -1,0 +1,200 @@
+"""One column of items, from any library, as an int64 array or as strings, with its nulls marked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError
+from .hashing import as_series
+
+__all__ = ["Raw", "from_any", "is_column"]
+
+
+
+@dataclass(frozen=True, eq=False)
+class Raw:
+    """A column before its nulls are dropped.
+
+    values : int64 array, polars Series or (without nulls) Arrow array of strings, anything when type is None
+    type : "int", "str", or None when all is null
+    valid : which rows are not null; None when all are
+    """
+
+    values: Any
+    type: str | None
+    valid: NDArray[np.bool_] | None = None
+
+    def keep(self, valid: NDArray[np.bool_] | None) -> Any:
+        """Return the values of the rows to keep."""
+        if valid is None:
+            return self.values
+        if isinstance(self.values, np.ndarray):
+            return self.values[valid]
+        return as_series(self.values).filter(valid)
+
+    def describe(self) -> str:
+        """Name the type, for messages."""
+        return {"int": "integers", "str": "strings", None: "nulls"}[self.type]
+
+
+def _allowed(name: str) -> str:
+    return f"{name} must be integers" if name == "counts" else f"{name} must be integers or strings"
+
+
+def _library(values: Any) -> str:
+    return f"{type(values).__module__.partition('.')[0]}.{type(values).__name__}"
+
+
+def is_column(values: Any) -> bool:
+    """Tell whether this is one column in memory, of a known kind."""
+    if isinstance(values, np.ndarray):
+        return values.ndim <= 1
+    if isinstance(values, list | tuple | range):
+        return True
+    name = _library(values)
+    if name in ("polars.Series", "pandas.Series", "pandas.Index", "pandas.RangeIndex", "pyarrow.ChunkedArray"):
+        return True
+    return hasattr(values, "__arrow_c_array__") and not hasattr(values, "schema")
+
+
+def from_any(values: Any, name: str) -> list[Raw]:
+    """Return a column (or, from a list of tuples, several), whatever library it comes from."""
+    library = _library(values)
+    if isinstance(values, np.ndarray):
+        return _from_numpy(values, name)
+    if library == "polars.Series":
+        return [_from_polars(values, name)]
+    if library.startswith("pandas."):
+        return [_from_pandas(values, name)]
+    if library == "pyarrow.ChunkedArray" or hasattr(values, "__arrow_c_array__"):
+        return [_from_arrow(values, name)]
+    if isinstance(values, range):
+        return _from_numpy(np.arange(values.start, values.stop, values.step, dtype=np.int64), name)
+    if isinstance(values, Sequence) and not isinstance(values, str | bytes):
+        return _from_list(list(values), name)
+    raise InputError(f"{_allowed(name)}, got {type(values).__name__}")
+
+
+def _from_numpy(values: NDArray[Any], name: str) -> list[Raw]:
+    if values.ndim != 1:
+        raise InputError(f"{name} must be one-dimensional, got {values.ndim} dimensions")
+    if isinstance(values, np.ma.MaskedArray) or values.dtype.kind in "OT":
+        return _from_list(values.tolist(), name)
+    if values.dtype.kind in "iu":
+        if values.dtype == np.uint64 and values.size and values.max() > np.iinfo(np.int64).max:
+            raise InputError(f"{name} must be integers below 2^63")
+        return [Raw(np.ascontiguousarray(values, dtype=np.int64), "int")]
+    if values.dtype.kind == "U":
+        return [Raw(_strings(values.tolist(), name), "str")]
+    raise InputError(f"{_allowed(name)}, got {values.dtype}{_hint(values.dtype.kind)}")
+
+
+def _hint(kind: str) -> str:
+    return {"f": ": cast to int64 first, if they are whole", "S": ": decode to text first"}.get(kind, "")
+
+
+def _from_list(values: list[Any], name: str) -> list[Raw]:
+    """Go by the set of types that occur, so that nothing is converted silently."""
+    kinds = set(map(type, values)) - {type(None)}
+    valid = None
+    if len(kinds) and any(value is None for value in values):
+        valid = np.array([value is not None for value in values])
+    if not kinds:
+        return [Raw(values, None)]
+    if all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds):
+        return [Raw(_integers(values, name), "int", valid)]
+    if all(issubclass(kind, str) for kind in kinds):
+        return [Raw(_strings(values, name), "str", valid)]
+    if kinds == {tuple}:
+        return _from_tuples(values, name)
+    found = ", ".join(sorted(kind.__name__ for kind in kinds))
+    extra = ": mixed types" if len(kinds) > 1 else ""
+    raise InputError(f"{_allowed(name)}, got {found}{extra}")
+
+
+def _from_tuples(values: list[Any], name: str) -> list[Raw]:
+    widths = {len(value) for value in values if value is not None}
+    if len(widths) != 1 or widths == {0}:
+        raise InputError(f"{name} must be tuples of one length ≥ 1, got lengths {sorted(widths)}")
+    width = widths.pop()
+    empty = (None,) * width
+    columns = zip(*(empty if value is None else value for value in values))
+    pieces = [from_any(list(column), f"{name}[{i}]") for i, column in enumerate(columns)]
+    if any(len(piece) != 1 for piece in pieces):
+        raise InputError(f"{name} must be flat tuples of integers and strings, got tuples inside tuples")
+    return [piece[0] for piece in pieces]
+
+
+def _integers(values: list[Any], name: str) -> NDArray[np.int64]:
+    try:
+        return np.array([0 if value is None else value for value in values], dtype=np.int64)
+    except OverflowError:
+        raise InputError(f"{name} must be integers of at most 64 bits") from None
+
+
+def _strings(values: list[Any], name: str) -> Any:
+    import polars as pl
+
+    try:
+        return pl.Series(name, values, dtype=pl.String)
+    except UnicodeEncodeError:
+        raise InputError(f"{name} must be valid text, got lone surrogates") from None
+
+
+def _from_polars(series: Any, name: str) -> Raw:
+    import polars as pl
+
+    valid = series.is_not_null().to_numpy() if series.null_count() else None
+    if series.dtype == pl.Null:
+        return Raw(series, None)
+    if series.dtype.is_integer():
+        try:
+            whole = series.fill_null(0).cast(pl.Int64)
+        except pl.exceptions.PolarsError:
+            raise InputError(f"{name} must be integers below 2^63") from None
+        return Raw(np.ascontiguousarray(whole.to_numpy()), "int", valid)
+    if series.dtype in (pl.Categorical, pl.Enum, pl.String):
+        return Raw(series.cast(pl.String), "str", valid)
+    raise InputError(f"{_allowed(name)}, got {series.dtype}: cast first")
+
+
+def _from_pandas(series: Any, name: str) -> Raw:
+    """By way of Arrow, where None, NaN and NA in a column of objects are nulls."""
+    import pyarrow as pa
+
+    if series.dtype.kind in "fbcmM" and isinstance(series.dtype, np.dtype):
+        raise InputError(f"{_allowed(name)}, got {series.dtype}: cast first (Int64 holds missing integers)")
+    if series.dtype == object:
+        kinds = {kind for kind in map(type, series) if not issubclass(kind, float | type(None))}
+        wrong = {k for k in kinds if k is bool or not (issubclass(k, str | int) or k.__name__ in ("NAType", "NaTType"))}
+        if wrong:
+            raise InputError(f"{_allowed(name)}, got {', '.join(sorted(k.__name__ for k in wrong))}")
+    try:
+        return _from_arrow(pa.Array.from_pandas(series), name)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        raise InputError(f"{_allowed(name)}, got a column of mixed types") from None
+
+
+def _from_arrow(array: Any, name: str) -> Raw:
+    import polars as pl
+    import pyarrow as pa
+
+    if not isinstance(array, pa.Array | pa.ChunkedArray):
+        array = pa.array(array)
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+        array = array.cast(kind)
+    if pa.types.is_null(kind):
+        return Raw(array, None)
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    if not (text or pa.types.is_integer(kind)):
+        raise InputError(f"{_allowed(name)}, got {kind}: cast first")
+    if text and array.null_count == 0:
+        return Raw(array, "str")  # strings change their layout on the way to polars: later, chunk by chunk
+    return _from_polars(pl.Series(name, pl.from_arrow(array)), name)

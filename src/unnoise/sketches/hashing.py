@@ -1,0 +1,273 @@
+"""From items to 64-bit hashes, and from hashes to cells.
+
+An item has one or more columns, each an integer or a string. Every column gives a key,
+
+    key_i = XXH64(UTF-8 bytes, or the integer as 8 little-endian bytes; seed 0),
+
+and the keys are chained from h_0 = hash_seed by h_i = XXH64(key_i as 8 little-endian bytes; seed h_{i−1}); the last
+one, h, is the item's hash. Both steps are what other engines have built in, so they can be done natively there.
+
+With m cells, a power of two, the cell of an item is h mod m. With L levels of m/L cells each, the level ℓ is the number
+of leading zero bits of h, at most L−1 (so ℓ has probability 2^−(ℓ+1), and the last level takes what remains), and the
+cell is ℓ·(m/L) + h mod (m/L): top bits and bottom bits of one hash, which do not overlap.
+
+XXH64 [1]_ of 8 bytes is a bijection for every seed, so a single integer column is hashed without collisions;
+:func:`unhash_words` is its inverse. docs/format.md specifies all of this with test vectors.
+
+.. [1] Y. Collet, "xxHash fast digest algorithm", specification, version 0.1.1.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError
+from ..layout import Layout
+
+__all__ = [
+    "MOST_LEVELS",
+    "as_series",
+    "cells_of",
+    "each_block",
+    "hash_columns",
+    "hash_words",
+    "level_of",
+    "sample_limit",
+    "string_keys",
+    "unhash_words",
+]
+
+PRIMES = (
+    0x9E3779B185EBCA87,
+    0xC2B2AE3D27D4EB4F,
+    0x165667B19E3779F9,
+    0x85EBCA77C2B2AE63,
+    0x27D4EB2F165667C5,
+)
+P1, P2, P3, P4, P5 = (np.uint64(p) for p in PRIMES)
+MASK = (1 << 64) - 1
+
+BLOCK = 1 << 14
+"""Words hashed at a time: three buffers of 128 KiB stay in the second-level cache."""
+
+CHUNK = 1 << 17
+"""Strings handed to polars at a time; from two chunks on, all cores work (NumPy lets go of the interpreter lock)."""
+
+MOST_LEVELS = 54
+"""Levels told apart by the top 53 bits of the hash."""
+
+UInt64 = NDArray[np.uint64]
+Column = Any
+"""An int64 array, or strings without nulls: a polars Series or an Arrow array."""
+
+
+def hash_words(words: NDArray[Any], seed: int | UInt64 = 0) -> UInt64:
+    """Return XXH64 of each 8-byte word (int64 or uint64), under one seed or one seed per word.
+
+    >>> [hex(h) for h in hash_words(np.array([0, 1, -1]))]
+    ['0x34c96acdcadb1bbb', '0x9f29cb17a2a49995', '0x85d136adb773c6c9']
+    """
+    words = _as_words(words)
+    out = np.empty(words.size, dtype=np.uint64)
+    scratch = np.empty((2, min(BLOCK, words.size)), dtype=np.uint64)
+    for start in range(0, words.size, BLOCK):
+        stop = min(start + BLOCK, words.size)
+        if isinstance(seed, np.ndarray):
+            _hash_block(words[start:stop], seed[start:stop], out[start:stop], scratch)
+        else:
+            _hash_block(words[start:stop], np.uint64(seed & MASK), out[start:stop], scratch)
+    return out
+
+
+def _as_words(words: NDArray[Any]) -> UInt64:
+    """View int64 or uint64 as uint64: two's complement, so −1 is eight bytes 0xFF."""
+    if words.dtype == np.uint64:
+        return words
+    return np.ascontiguousarray(words, dtype=np.int64).view(np.uint64)
+
+
+def _hash_block(words: UInt64, seed: UInt64 | np.uint64, out: UInt64, scratch: UInt64) -> None:
+    """Write XXH64 of the words into ``out``; ``out`` may be the same memory as ``seed``, not as ``words``."""
+    mixed, spare = scratch[0, : words.size], scratch[1, : words.size]
+    np.multiply(words, P2, out=mixed)
+    _rotate(mixed, 31, spare)
+    np.multiply(mixed, P1, out=mixed)
+    if isinstance(seed, np.ndarray):
+        np.add(seed, np.uint64(PRIMES[4] + 8), out=out)
+        np.bitwise_xor(out, mixed, out=out)
+    else:
+        np.bitwise_xor(mixed, np.uint64((int(seed) + PRIMES[4] + 8) & MASK), out=out)
+    _rotate(out, 27, spare)
+    np.multiply(out, P1, out=out)
+    np.add(out, P4, out=out)
+    for shift, factor in ((33, P2), (29, P3), (32, None)):
+        np.right_shift(out, np.uint64(shift), out=spare)
+        np.bitwise_xor(out, spare, out=out)
+        if factor is not None:
+            np.multiply(out, factor, out=out)
+
+
+def _rotate(values: UInt64, by: int, spare: UInt64) -> None:
+    """Rotate each word left in place."""
+    np.right_shift(values, np.uint64(64 - by), out=spare)
+    np.left_shift(values, np.uint64(by), out=values)
+    np.bitwise_or(values, spare, out=values)
+
+
+def unhash_words(hashes: Sequence[int] | UInt64, seed: int = 0) -> UInt64:
+    """Return the words whose XXH64 under ``seed`` are the given hashes: the inverse of :func:`hash_words`.
+
+    >>> unhash_words(hash_words(np.array([5, 7]), 42), 42)
+    array([5, 7], dtype=uint64)
+    """
+    return np.array([_unhash(int(h), seed & MASK) for h in hashes], dtype=np.uint64)
+
+
+def _unhash(value: int, seed: int) -> int:
+    value ^= value >> 32
+    value = value * pow(PRIMES[2], -1, 1 << 64) & MASK
+    value ^= value >> 29 ^ value >> 58
+    value = value * pow(PRIMES[1], -1, 1 << 64) & MASK
+    value ^= value >> 33
+    value = (value - PRIMES[3]) * pow(PRIMES[0], -1, 1 << 64) & MASK
+    value = (value >> 27 | value << 37) & MASK
+    value = (value ^ (seed + PRIMES[4] + 8)) & MASK
+    value = value * pow(PRIMES[0], -1, 1 << 64) & MASK
+    value = (value >> 31 | value << 33) & MASK
+    return value * pow(PRIMES[1], -1, 1 << 64) & MASK
+
+
+def string_keys(strings: Any) -> UInt64:
+    """Return XXH64 (seed 0) of the UTF-8 bytes of each string of a polars Series or Arrow array without nulls.
+
+    The one place that hashes strings: by polars-hash, or by a loop over the ``xxhash`` package where polars-hash
+    is missing.
+
+    >>> import polars as pl
+    >>> [hex(h) for h in string_keys(pl.Series(["", "a", "ünnoise"]))]
+    ['0xef46db3751d8e999', '0xd24ec4f1a98c6e5b', '0xc894bc9bb0d059ae']
+    """
+    strings = as_series(strings)
+    try:
+        import polars_hash
+    except ImportError:
+        return _string_keys_loop(strings)
+    keys = strings.to_frame().select(polars_hash.col("items").nchash.xxhash64())
+    return np.asarray(keys.to_series().to_numpy(), dtype=np.uint64)
+
+
+def as_series(strings: Any) -> Any:
+    """Return strings, from Arrow or polars, as a polars Series named items."""
+    import polars as pl
+
+    return (strings if isinstance(strings, pl.Series) else pl.Series(pl.from_arrow(strings))).alias("items")
+
+
+def _string_keys_loop(strings: Any) -> UInt64:
+    """The same, 10 to 20 times slower, by the ``xxhash`` package."""
+    try:
+        from xxhash import xxh64_intdigest
+    except ImportError:
+        raise InputError("hashing strings needs polars-hash or xxhash: pip install polars-hash") from None
+    texts = (text.encode() for text in strings)
+    return np.fromiter((xxh64_intdigest(text) for text in texts), dtype=np.uint64, count=len(strings))
+
+
+def hash_columns(columns: Sequence[Column], hash_seed: int = 0) -> UInt64:
+    """Return the hash h of each item, given the columns of the items.
+
+    >>> import polars as pl
+    >>> [hex(h) for h in hash_columns([np.array([1, 2]), pl.Series(["a", "b"])], hash_seed=7)]
+    ['0x9d468f029327f122', '0xba506ed01292de4c']
+    """
+    hashes = np.empty(len(columns[0]), dtype=np.uint64)
+
+    def keep(start: int, block: UInt64) -> None:
+        hashes[start : start + block.size] = block
+
+    each_block(columns, hash_seed, keep)
+    return hashes
+
+
+def each_block(columns: Sequence[Column], hash_seed: int, consume: Callable[[int, UInt64], None]) -> None:
+    """Call ``consume(start, hashes)`` with the hashes of all items, in small blocks, in any order, from any thread.
+
+    The block is overwritten after the call. Nothing as long as the items is ever allocated.
+    """
+    size = len(columns[0])
+    workers = min(os.cpu_count() or 1, size // CHUNK)
+    if workers < 2:
+        _hash_range(columns, hash_seed, range(0, size, CHUNK), consume)
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        shares = [range(i * CHUNK, size, workers * CHUNK) for i in range(workers)]
+        list(pool.map(lambda share: _hash_range(columns, hash_seed, share, consume), shares))
+
+
+def _hash_range(
+    columns: Sequence[Column], hash_seed: int, starts: range, consume: Callable[[int, UInt64], None]
+) -> None:
+    """Hash the chunks that begin at ``starts``, block by block."""
+    memory = np.empty((4, min(BLOCK, len(columns[0]))), dtype=np.uint64)
+    for start in starts:
+        stop = min(start + CHUNK, len(columns[0]))
+        chunks = [_chunk(column, start, stop) for column in columns]
+        for low in range(0, stop - start, BLOCK):
+            size = min(BLOCK, stop - start - low)
+            key, h = memory[2, :size], memory[3, :size]
+            for i, (values, is_key) in enumerate(chunks):
+                piece = values[low : low + size]
+                if not is_key:
+                    _hash_block(piece, np.uint64(0), key, memory)
+                _hash_block(piece if is_key else key, h if i else np.uint64(hash_seed & MASK), h, memory)
+            consume(start + low, h)
+
+
+def _chunk(column: Column, start: int, stop: int) -> tuple[UInt64, bool]:
+    """Return a chunk of a column as words, and whether they are keys already."""
+    if isinstance(column, np.ndarray):
+        return _as_words(column[start:stop]), False
+    return string_keys(column.slice(start, stop - start)), True
+
+
+def level_of(hashes: UInt64, levels: int) -> NDArray[np.int64]:
+    """Return min(number of leading zero bits, levels − 1), for at most 54 levels.
+
+    >>> level_of(np.array([1 << 63, 1 << 62, 5, 0], dtype=np.uint64), 16).tolist()
+    [0, 1, 15, 15]
+    """
+    # the exponent of a whole number below 2^53 as a double is exact: 1022 + its number of bits
+    exponent = (hashes >> np.uint64(11)).astype(np.float64).view(np.int64) >> 52
+    return np.asarray(np.minimum(1075 - exponent, levels - 1))
+
+
+def cells_of(hashes: UInt64, layout: Layout) -> NDArray[np.int64]:
+    """Return the cell of each hash in a hashed sketch.
+
+    >>> layout = Layout(kind="hashed", cells=8, levels=2, hash_seed=0)
+    >>> cells_of(np.array([(1 << 63) + 6, 7], dtype=np.uint64), layout).tolist()
+    [2, 7]
+    """
+    size = layout.cells // layout.levels
+    if size & (size - 1):
+        raise InputError(f"cells per level must be a power of two, got {size}")
+    cells = (hashes & np.uint64(size - 1)).view(np.int64)
+    if layout.levels > 1:
+        cells += level_of(hashes, layout.levels) * size
+    return cells
+
+
+def sample_limit(rate: Fraction) -> np.uint64:
+    """Return the largest hash that belongs to the sample: h < rate·2^64, exactly.
+
+    >>> hex(sample_limit(Fraction(1, 2))), hex(sample_limit(Fraction(1)))
+    ('0x7fffffffffffffff', '0xffffffffffffffff')
+    """
+    return np.uint64(-(-rate.numerator * (1 << 64) // rate.denominator) - 1)

@@ -1,0 +1,112 @@
+"""From a batch of items to the cells they count in."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._sampler import Keystream
+from ..errors import InputError
+from ..layout import Layout
+from .domain import OUTSIDE, SKIPPED, Finder
+from .hashing import UInt64, cells_of, each_block
+from .inputs import Batch
+from .persons import limit_contributions
+
+__all__ = ["Located", "count_hashed", "join", "limited", "locate"]
+
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Located:
+    """Occurrences by cell.
+
+    types : item types, None when unknown
+    cells : cell of each row; counts : occurrences, None for one each; persons : who, None when not given
+    """
+
+    types: tuple[str, ...] | None
+    cells: Int64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    counts: Int64 | None = None
+    persons: UInt64 | None = None
+
+
+def locate(batch: Batch, finder: Finder | None, layout: Layout, *, drop: bool) -> Located:
+    """Return the cells of a batch; items outside the domain are refused, or dropped."""
+    if batch.size == 0 or finder is None:
+        return Located(batch.types, counts=batch.counts, persons=batch.persons)
+    cells, counts, persons = finder.find(batch.columns), batch.counts, batch.persons
+    if layout.kind != "hashed" and cells.min() < 0:
+        if not drop and (cells == OUTSIDE).any():
+            known = f" 0…{layout.domain - 1}" if layout.domain and layout.fingerprint is None else ""
+            raise InputError(
+                f"items must be in the declared domain{known}, got one outside: nothing of this batch was counted "
+                f"(unknown='drop' ignores such items)"
+            )
+        inside = (cells != OUTSIDE) & (cells != SKIPPED)
+        cells = cells[inside]
+        counts = None if counts is None else counts[inside]
+        persons = None if persons is None else persons[inside]
+    return Located(batch.types, cells, counts, persons)
+
+
+def count_hashed(cells: Int64, batch: Batch, layout: Layout) -> None:
+    """Add a batch to the cells of a hashed sketch block by block, without ever holding all its hashes.
+
+    The caller has checked all there is to check; an interruption in the middle is undone.
+    """
+    done: set[int] = set()
+    lock = threading.Lock()
+
+    def adding(sign: int) -> Callable[[int, UInt64], None]:
+        def add(start: int, hashes: UInt64) -> None:
+            if sign < 0 and start not in done:
+                return
+            where = cells_of(hashes, layout)
+            counts = sign if batch.counts is None else sign * batch.counts[start : start + where.size]
+            with lock:
+                np.add.at(cells, where, counts)
+                done.add(start)
+
+        return add
+
+    try:
+        each_block(batch.columns, layout.hash_seed or 0, adding(1))
+    except BaseException:
+        each_block(batch.columns, layout.hash_seed or 0, adding(-1))
+        raise
+
+
+def join(pieces: Sequence[Located]) -> Located:
+    """Return one piece of several, whose types must agree."""
+    types = {piece.types for piece in pieces} - {None}
+    if len(types) > 1:
+        names = " and ".join(sorted(", ".join(kind or ()) for kind in types))
+        raise InputError(f"items must be of the same types throughout, got {names}")
+    if len(pieces) == 1:
+        return pieces[0]
+    pieces = [piece for piece in pieces if piece.cells.size] or list(pieces[:1])
+    if not pieces:
+        return Located(None)
+    if len({piece.counts is None for piece in pieces}) > 1 or len({piece.persons is None for piece in pieces}) > 1:
+        raise InputError("counts and person must be given for all batches of a call, or for none")
+    counts = [piece.counts for piece in pieces if piece.counts is not None]
+    persons = [piece.persons for piece in pieces if piece.persons is not None]
+    return Located(
+        types.pop() if types else None,
+        np.concatenate([piece.cells for piece in pieces]),
+        np.concatenate(counts) if counts else None,
+        np.concatenate(persons) if persons else None,
+    )
+
+
+def limited(found: Located, most: int, stream: Keystream) -> Located:
+    """Return what is left when every person keeps at most ``most`` occurrences."""
+    assert found.persons is not None
+    cells, counts = limit_contributions(found.cells, found.counts, found.persons, most, stream)
+    return Located(found.types, cells, counts)
