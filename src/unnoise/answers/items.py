@@ -289,7 +289,7 @@ def item_profile(
     if noisy.layout.levels > 1:
         raise InputError(f"method must be 'auto' for a sketch with levels, got {method!r}")
     module = {"exact": "banded"}.get(method, method)
-    estimator = getattr(import_module(f".estimators.{module}", __package__), method)
+    estimator = getattr(import_module(f"..estimators.{module}", __package__), method)
     fit = estimator(noisy, norm=norm) if method in ("exact", "lp", "paper") else estimator(noisy)
     support, items = decompound(fit, noisy)
     notes = {**fit.diagnostics, "load": float(items.sum()) / noisy.cells,

@@ -97,7 +97,7 @@ def reconstruct(
 
 def fit(noisy: NoisyProfile, method: str, norm: float = 2, max_count: int | None = None) -> Any:
     """Call the estimator ``method`` on a noisy profile."""
-    estimator = getattr(import_module(f".estimators.{METHODS[method]}", __package__), method)
+    estimator = getattr(import_module(f"..estimators.{METHODS[method]}", __package__), method)
     if method in NORMED:
         return estimator(noisy, norm=norm, max_count=max_count)
     return estimator(noisy, max_count=max_count)

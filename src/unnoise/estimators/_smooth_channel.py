@@ -138,7 +138,7 @@ class DenseChannel:
 
     def forward(self, f: Floats) -> Floats:
         """M = K f, kept positive."""
-        return np.maximum(self.matrix @ f, TINY)
+        return np.asarray(np.maximum(self.matrix @ f, TINY))
 
     def backward(self, x: Floats) -> Floats:
         """Kᵀ x."""

@@ -111,7 +111,7 @@ class _Best:
 def _walk(data: Data, family: tuple[str, int], head: int) -> Walk:
     coordinate, order = family
     x = data.counts.astype(float) if coordinate == "t" else np.log1p(data.counts)
-    rise = (1 + data.epsilon * data.counts) ** 2 if coordinate == "rising" else 1.0
+    rise = np.asarray(1 + data.epsilon * data.counts, dtype=float) ** 2 if coordinate == "rising" else 1.0
     walk = Walk(x, data.position, order, rise)
     walk.free[order : order + head] = True
     return walk
@@ -250,7 +250,7 @@ def _mixture(data: Data, place: Int64, weight: Floats) -> tuple[Int64, Floats, f
         if (moved == place).all():
             break
         place, where = np.unique(moved, return_inverse=True)
-        weight = np.bincount(where, weights=weight)
+        weight = np.bincount(where, weights=weight).astype(float)
     log_likelihood = data.cells * float(data.y[data.y > 0] @ np.log(mixed[data.y > 0]))
     if weight.size != columns.shape[1] or (moved != place).any():
         return _settled(data, place, weight)
