@@ -12,15 +12,21 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 from .errors import IncompatibleError, InputError
 from .noise import DiscreteLaplace, _plain
 
-__all__ = ["ITEM_TYPES", "Account", "Kind", "Layout", "guarantee"]
+__all__ = ["ITEM_TYPES", "MEASURED_LEVELS", "MOST_LEVELS", "Account", "Kind", "Layout", "guarantee", "hashed_layout"]
 
 Kind = Literal["known", "hashed", "sampled"]
 ITEM_TYPES = ("int", "str")
+
+MOST_LEVELS = 54
+"""Most levels: those told apart by the top 53 bits of the hash."""
+
+MEASURED_LEVELS = 16
+"""Number of levels for ``levels=True``: the measured choice when the number of items is unknown (docs/items.md)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +78,24 @@ class Layout:
             left, right = getattr(self, field.name), getattr(other, field.name)
             if left != right:
                 raise IncompatibleError(field.name, left, right)
+
+
+def hashed_layout(cells: int, levels: int | bool | None, **public: Any) -> Layout:
+    """Return the layout of a hashed sketch: each level has the largest power of two ≤ cells/levels.
+
+    >>> hashed_layout(2**20, True, hash_seed=0).levels, hashed_layout(2**10, 3, hash_seed=0).cells
+    (16, 768)
+    """
+    if isinstance(cells, bool) or not isinstance(cells, int) or cells < 1 or cells & (cells - 1):
+        raise InputError(f"cells must be a power of two, got {cells!r}")
+    most = min(cells, MOST_LEVELS)
+    count = min(MEASURED_LEVELS, most) if levels is True else 1 if levels is None else levels
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= most:
+        raise InputError(f"levels must be an integer between 1 and {most}, got {levels!r}")
+    size = 1 << ((cells // count).bit_length() - 1)
+    if count - 1 + size.bit_length() - 1 > 64:
+        raise InputError(f"levels and cells must need at most 64 bits of hash, got {levels} and {cells}")
+    return Layout(kind="hashed", cells=size * count, levels=count, **public)
 
 
 def _require_integer(name: str, value: object, low: int) -> None:

@@ -32,7 +32,6 @@ from ..errors import InputError
 from ..layout import Layout
 
 __all__ = [
-    "MOST_LEVELS",
     "as_series",
     "cells_of",
     "each_block",
@@ -59,9 +58,6 @@ BLOCK = 1 << 14
 
 CHUNK = 1 << 17
 """Strings handed to polars at a time; from two chunks on, all cores work (NumPy lets go of the interpreter lock)."""
-
-MOST_LEVELS = 54
-"""Levels told apart by the top 53 bits of the hash."""
 
 UInt64 = NDArray[np.uint64]
 Column = Any

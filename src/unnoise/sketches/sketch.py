@@ -22,14 +22,13 @@ import numpy as np
 
 from .._sampler import open_stream
 from ..errors import IncompatibleError, InputError
-from ..layout import Account, Layout, guarantee
+from ..layout import Account, Layout, guarantee, hashed_layout
 from ..noise import DiscreteLaplace, Exact, _plain, exact_positive
 from ..noisy import NoisyCounts
 from .cells import noisy_cells
 from .domain import Domain, finder_for, read_domain, sampled_cells
 from .files import Stored, read_sketch, require_writable, write_sketch
 from .guards import new_identity
-from .hashing import MOST_LEVELS
 from .ingestion import Ingesting
 from .inputs import read_items
 
@@ -81,7 +80,7 @@ begin_epoch() first, which draws fresh noise
         cells: int = 2**20,
         *,
         epsilon: Exact | None = None,
-        levels: int | None = None,
+        levels: int | bool | None = None,
         hash_seed: int = 0,
         max_contributions: int | None = None,
         pan_private: bool = False,
@@ -94,26 +93,22 @@ begin_epoch() first, which draws fresh noise
         ----------
         cells : a power of two, the number of cells over all levels
         epsilon : ε for one occurrence, or for one person in one call when ``max_contributions`` is given
-        levels : number of levels, for an unknown number of items; each has the largest power of two ≤ cells/levels
+        levels : number of levels, for an unknown number of items (True: 16, the measured choice); each has the largest
+            power of two ≤ cells/levels
         hash_seed : seed of the hash; sketches to be merged need the same
         max_contributions : most occurrences of one person in one call of :meth:`update`
         pan_private : add fresh noise when the sketch leaves the process as well
         power : share of the noise, see :func:`noise_shares`
         item_types : "int" or "str" per column; taken from the first items when not given
         """
-        if not _is_integer(cells) or cells < 1 or cells & (cells - 1):
-            raise InputError(f"cells must be a power of two, got {cells!r}")
-        count = 1 if levels is None else levels
-        if not _is_integer(count) or not 1 <= count <= min(cells, MOST_LEVELS):
-            raise InputError(f"levels must be an integer between 1 and {min(cells, MOST_LEVELS)}, got {levels!r}")
-        size = 1 << (int(cells // count).bit_length() - 1)
-        if count - 1 + size.bit_length() - 1 > 64:
-            raise InputError(f"levels and cells must need at most 64 bits of hash, got {levels} and {cells}")
-        layout = Layout(
-            kind="hashed", cells=size * int(count), levels=int(count), hash_seed=_seed(hash_seed),
+        layout = hashed_layout(
+            int(cells) if _is_integer(cells) else cells,
+            int(levels) if levels is not None and _is_integer(levels) else levels,
+            hash_seed=_seed(hash_seed),
             item_types=None if item_types is None else tuple(item_types),
-            max_contributions=max_contributions, pan_private=pan_private,
-        )  # fmt: skip
+            max_contributions=max_contributions,
+            pan_private=pan_private,
+        )
         return cls._fresh_sketch(layout, epsilon, power)
 
     @classmethod

@@ -14,7 +14,7 @@ import numpy as np
 
 from .._sampler import open_stream
 from ..errors import InputError
-from ..layout import Kind, Layout
+from ..layout import Kind, Layout, hashed_layout
 from ..noise import DiscreteLaplace, Exact, exact_positive
 from ..sketches.domain import Domain, read_domain, sampled_cells
 from ..sketches.hashing import sample_limit
@@ -63,7 +63,7 @@ def prepare(
     epsilon: Exact | None,
     kind: Kind,
     cells: int,
-    levels: int | None,
+    levels: int | bool | None,
     domain: Any,
     rate: Exact | None,
     hash_seed: int,
@@ -116,13 +116,13 @@ def _declared_groups(by: Any, groups: Sequence[Any] | None) -> tuple[Any, ...] |
 
 
 def _layout(
-    kind: Kind, cells: int, levels: int | None, domain: Any, rate: Exact | None, hash_seed: int, **public: Any
+    kind: Kind, cells: int, levels: int | bool | None, domain: Any, rate: Exact | None, hash_seed: int, **public: Any
 ) -> tuple[Domain | None, Layout]:
     """Return the domain as declared, if any, and the layout."""
     if kind == "hashed":
         if domain is not None or rate is not None:
             raise InputError("domain and rate must be left out for kind='hashed'")
-        return None, _hashed_layout(cells, levels, hash_seed, **public)
+        return None, hashed_layout(cells, levels, hash_seed=hash_seed, **public)
     if levels is not None:
         raise InputError(f"levels must be left out for kind={kind!r}, got {levels}")
     if domain is None:
@@ -141,19 +141,6 @@ def _layout(
     if count == 0:
         raise InputError(f"rate must be high enough to sample an item of {items.size}, got {rate}")
     return items, replace(whole, cells=count)
-
-
-def _hashed_layout(cells: int, levels: int | None, hash_seed: int, **public: Any) -> Layout:
-    """Return the layout that ``Sketch.hashed`` has for the same arguments."""
-    if not isinstance(cells, int) or isinstance(cells, bool) or cells < 1 or cells & (cells - 1):
-        raise InputError(f"cells must be a power of two, got {cells!r}")
-    count = 1 if levels is None else levels
-    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= min(cells, 64):
-        raise InputError(f"levels must be an integer between 1 and {min(cells, 64)}, got {levels!r}")
-    size = 1 << ((cells // count).bit_length() - 1)
-    if count - 1 + size.bit_length() - 1 > 64:
-        raise InputError(f"levels and cells must need at most 64 bits of hash, got {levels} and {cells}")
-    return Layout(kind="hashed", cells=size * count, levels=count, hash_seed=hash_seed, **public)
 
 
 def _sample(layout: Layout) -> Sample | None:
