@@ -54,8 +54,8 @@ P1, P2, P3, P4, P5 = (np.uint64(p) for p in PRIMES)
 MASK = (1 << 64) - 1
 
 BLOCK = CHUNK = 1 << 18
-"""Items hashed at a time. Smaller blocks would stay in the second-level cache, but two threads pass the interpreter lock
-to and fro between the steps of every block, and that costs more (measured: 2^14 takes twice as long on two cores)."""
+"""Items hashed at a time. Smaller blocks would stay in the second-level cache, but two threads pass the interpreter
+lock to and fro between the steps of every block, and that costs more (measured: 2^14 takes twice as long)."""
 
 UInt64 = NDArray[np.uint64]
 Column = Any
