@@ -242,8 +242,8 @@ def level_of(hashes: UInt64, levels: int) -> NDArray[np.int64]:
     return np.asarray(np.minimum(1075 - exponent, levels - 1))
 
 
-def cells_of(hashes: UInt64, layout: Layout) -> NDArray[np.int64]:
-    """Return the cell of each hash in a hashed sketch.
+def cells_of(hashes: UInt64, layout: Layout, *, in_place: bool = False) -> NDArray[np.int64]:
+    """Return the cell of each hash in a hashed sketch; ``in_place`` takes the memory of the hashes for it.
 
     >>> layout = Layout(kind="hashed", cells=8, levels=2, hash_seed=0)
     >>> cells_of(np.array([(1 << 63) + 6, 7], dtype=np.uint64), layout).tolist()
@@ -252,9 +252,10 @@ def cells_of(hashes: UInt64, layout: Layout) -> NDArray[np.int64]:
     size = layout.cells // layout.levels
     if size & (size - 1):
         raise InputError(f"cells per level must be a power of two, got {size}")
-    cells = (hashes & np.uint64(size - 1)).view(np.int64)
-    if layout.levels > 1:
-        cells += level_of(hashes, layout.levels) * size
+    offset = level_of(hashes, layout.levels) * size if layout.levels > 1 else None
+    cells = np.bitwise_and(hashes, np.uint64(size - 1), out=hashes if in_place else None).view(np.int64)
+    if offset is not None:
+        cells += offset
     return cells
 
 

@@ -67,7 +67,7 @@ def count_hashed(cells: Int64, batch: Batch, layout: Layout) -> None:
         def add(start: int, hashes: UInt64) -> None:
             if sign < 0 and start not in done:
                 return
-            where = cells_of(hashes, layout)
+            where = cells_of(hashes, layout, in_place=True)
             counts = sign if batch.counts is None else sign * batch.counts[start : start + where.size]
             with lock:
                 np.add.at(cells, where, counts)
