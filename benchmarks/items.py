@@ -120,9 +120,11 @@ def runs(items: int, cells: int, levels: int, epsilon: float, times: int, seed: 
 def line(items: int, result: dict, name: str) -> str:
     if not result["answered"]:
         return f"| {name} | {items:,} | refused {result['refused']} of {result['refused']} | | | | | |"
+    relative = f"{100 * result['rmse'][1]:.3f} % | {100 * result['worst']:.2f} %"
+    shares = f"{relative} | {result['l1']:.4f} | {result['l1max']:.3f}"
+    errors = shares if items else "– | – | – | –"  # no item, so no share of them
     return (
-        f"| {name} | {items:,} | {100 * result['rmse'][1]:.3f} % | {100 * result['worst']:.2f} % | {result['l1']:.4f} "
-        f"| {result['l1max']:.3f} | {100 * result['cover_distinct']:.0f} % / {100 * result['cover']:.1f} % "
+        f"| {name} | {items:,} | {errors} | {100 * result['cover_distinct']:.0f} % / {100 * result['cover']:.1f} % "
         f"| {result['seconds']:.1f} s |"
     )
 
