@@ -539,12 +539,14 @@ def test_an_interrupted_update_is_undone(after: int, monkeypatch: pytest.MonkeyP
     sketch, calls = make(), []
     items = np.arange(400_000)
 
-    def interrupted(hashes: Any, layout: Any) -> Any:
+    def interrupted(hashes: Any, layout: Any, **options: Any) -> Any:
         calls.append(1)
         if len(calls) == after + 1:
             raise KeyboardInterrupt
-        return cells_of(hashes, layout)
+        return cells_of(hashes, layout, **options)
 
+    monkeypatch.setattr("unnoise.sketches.hashing.BLOCK", 1 << 14)
+    monkeypatch.setattr("unnoise.sketches.hashing.CHUNK", 1 << 17)
     monkeypatch.setattr(_located, "cells_of", interrupted)
     for counts in (None, items):
         calls.clear()

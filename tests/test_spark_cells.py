@@ -144,7 +144,7 @@ def test_sampled_groups_have_the_same_cells(spark: Any) -> None:
         ({"kind": "known", "domain": ["a"]}, "the columns must have the types of the domain"),
         ({"kind": "sampled", "domain": 9, "rate": 2}, "rate must be above 0 and at most 1, got 2"),
         ({"hash_seed": -1}, "hash_seed must be an integer"),
-        ({"levels": 0}, "levels must be an integer between 1 and 64, got 0"),
+        ({"levels": 0}, "levels must be an integer between 1 and 54, got 0"),
     ],
 )
 def test_bad_arguments_say_what_must_hold(spark: Any, options: dict[str, Any], message: str) -> None:

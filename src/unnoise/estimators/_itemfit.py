@@ -45,6 +45,9 @@ EXEMPT = (0, 2)
 SLACK = 0.01
 """Loss of log-likelihood that a step may cost: far below what a parameter is worth."""
 
+CIRCLING = 15
+"""Steps after which the longest step is halved."""
+
 SETTLED = 1e-4
 """Share of the items that may still move in the last step."""
 
@@ -169,13 +172,15 @@ def _start(likelihood: Likelihood, items: float, steps: int) -> Float:
     return theta
 
 
-def _climb(likelihood: Likelihood, items: Float, proposal: Float, rough: Float) -> tuple[Float, float]:
-    """Go towards the proposal, halving the step until the penalised likelihood does not fall."""
+def _climb(
+    likelihood: Likelihood, items: Float, proposal: Float, rough: Float, first: float
+) -> tuple[Float, float]:
+    """Go towards the proposal, from the step ``first`` halving it until the penalised likelihood does not fall."""
 
     def objective(theta: Float) -> float:
         return likelihood.value(theta) - 0.5 * float(theta @ rough @ theta)
 
-    before, step = objective(items), 1.0
+    before, step = objective(items), first
     for _ in range(12):
         new = np.maximum(items + step * (proposal - items), 1e-9 * proposal.sum() + 1e-9)
         after = objective(new)
@@ -186,7 +191,7 @@ def _climb(likelihood: Likelihood, items: Float, proposal: Float, rough: Float) 
 
 
 def fit_items(likelihood: Likelihood, epsilon: float, *, guess: float, pilot: int = 0, em_steps: int = 30,
-              iterations: int = 25) -> ItemFit:
+              iterations: int = 100) -> ItemFit:
     """Maximise the penalised likelihood from about ``guess`` items; the first steps see the part ``pilot`` only."""
     grid = likelihood.grid
     items = _start(Likelihood(grid, likelihood.parts[pilot : pilot + 1]), guess, em_steps)
@@ -198,9 +203,14 @@ def fit_items(likelihood: Likelihood, epsilon: float, *, guess: float, pilot: in
         if step in CHOICES:
             penalty = _choose(grid, items, target, scale, scaled, epsilon)
             rough = penalty.kappa * roughness(grid, items, epsilon, penalty.alpha, penalty.exempt)
-        factor = np.linalg.cholesky(scaled + rough * np.outer(scale, scale))
+        try:
+            factor = np.linalg.cholesky(scaled + rough * np.outer(scale, scale))
+        except np.linalg.LinAlgError:  # the cells say next to nothing about the items: not converged
+            moved = np.inf
+            break
         solution, _ = nnls(factor.T, np.linalg.solve(factor, scale * target), maxiter=50 * grid.size)
-        items, moved = _climb(likelihood, items, solution * scale, rough)
+        # Scoring may circle around the maximum of a small sketch; shorter steps end that.
+        items, moved = _climb(likelihood, items, solution * scale, rough, 0.5 ** (step // CIRCLING))
         step += 1
         if step < 3:
             moved = np.inf
