@@ -208,7 +208,9 @@ def main():
     )
     print(text)
     if options.write:
-        write_section("coverage" if options.power == 1 else f"coverage-power-{options.power}", text)
+        power = "" if options.power == 1 else f"-power-{options.power}"
+        method = "" if options.method == "auto" else f"-{options.method}"
+        write_section(f"coverage{method}{power}", text)
 
 
 if __name__ == "__main__":
