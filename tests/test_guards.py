@@ -546,7 +546,6 @@ def test_an_interrupted_update_is_undone(after: int, monkeypatch: pytest.MonkeyP
         return cells_of(hashes, layout, **options)
 
     monkeypatch.setattr("unnoise.sketches.hashing.BLOCK", 1 << 14)
-    monkeypatch.setattr("unnoise.sketches.hashing.CHUNK", 1 << 17)
     monkeypatch.setattr(_located, "cells_of", interrupted)
     for counts in (None, items):
         calls.clear()

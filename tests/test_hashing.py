@@ -103,12 +103,12 @@ def test_order_of_columns_matters() -> None:
     assert forward[0] == backward[1]
 
 
-@pytest.mark.parametrize("size", [1, hashing.BLOCK - 1, hashing.BLOCK, hashing.BLOCK + 1, 2 * hashing.CHUNK + 12345])
+@pytest.mark.parametrize("size", [1, hashing.BLOCK - 1, hashing.BLOCK, hashing.BLOCK + 1, 2 * hashing.BLOCK + 12345])
 def test_blocks_and_threads_change_nothing(size: int) -> None:
     numbers = np.arange(size, dtype=np.int64) * 7919
     texts = pl.Series(numbers).cast(pl.String)
     got = hash_columns([numbers, texts], 99)
-    for i in {0, size // 2, size - 1, min(size - 1, hashing.CHUNK)}:
+    for i in {0, size // 2, size - 1, min(size - 1, hashing.BLOCK)}:
         assert int(got[i]) == oracle_hash((int(numbers[i]), str(numbers[i])), 99)
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CHUNK", "FORMATS", "LINE", "Batch", "Source", "Wanted", "column_of_integers", "feed", "open_source"]
 
-CHUNK = 1 << 19
+CHUNK = 1 << 18
 """Rows in a batch."""
 
 TYPED = ("parquet", "arrow", "sql")

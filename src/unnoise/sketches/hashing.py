@@ -53,9 +53,12 @@ PRIMES = (
 P1, P2, P3, P4, P5 = (np.uint64(p) for p in PRIMES)
 MASK = (1 << 64) - 1
 
-BLOCK = CHUNK = 1 << 18
+BLOCK = 1 << 18
 """Items hashed at a time. Smaller blocks would stay in the second-level cache, but two threads pass the interpreter
 lock to and fro between the steps of every block, and that costs more (measured: 2^14 takes twice as long)."""
+
+LEAST = 1 << 16
+"""Fewest items worth a thread of their own."""
 
 UInt64 = NDArray[np.uint64]
 Column = Any
@@ -196,32 +199,30 @@ def each_block(columns: Sequence[Column], hash_seed: int, consume: Callable[[int
     The block is overwritten after the call. Nothing as long as the items is ever allocated.
     """
     size = len(columns[0])
-    workers = min(os.cpu_count() or 1, size // CHUNK)
-    if workers < 2:
-        _hash_range(columns, hash_seed, range(0, size, CHUNK), consume)
+    workers = max(1, min(os.cpu_count() or 1, size // LEAST))
+    length = max(1, min(BLOCK, -(-size // workers)))
+    shares = [range(i * length, size, workers * length) for i in range(workers)]
+    if workers == 1:
+        _hash_range(columns, hash_seed, shares[0], length, consume)
         return
     with ThreadPoolExecutor(workers) as pool:
-        shares = [range(i * CHUNK, size, workers * CHUNK) for i in range(workers)]
-        list(pool.map(lambda share: _hash_range(columns, hash_seed, share, consume), shares))
+        list(pool.map(lambda share: _hash_range(columns, hash_seed, share, length, consume), shares))
 
 
 def _hash_range(
-    columns: Sequence[Column], hash_seed: int, starts: range, consume: Callable[[int, UInt64], None]
+    columns: Sequence[Column], hash_seed: int, starts: range, length: int, consume: Callable[[int, UInt64], None]
 ) -> None:
-    """Hash the chunks that begin at ``starts``, block by block."""
-    memory = np.empty((4, min(BLOCK, len(columns[0]))), dtype=np.uint64)
+    """Hash the blocks of ``length`` items that begin at ``starts``."""
+    memory = np.empty((4, length), dtype=np.uint64)
     for start in starts:
-        stop = min(start + CHUNK, len(columns[0]))
-        chunks = [_chunk(column, start, stop) for column in columns]
-        for low in range(0, stop - start, BLOCK):
-            size = min(BLOCK, stop - start - low)
-            key, h = memory[2, :size], memory[3, :size]
-            for i, (values, is_key) in enumerate(chunks):
-                piece = values[low : low + size]
-                if not is_key:
-                    _hash_block(piece, np.uint64(0), key, memory)
-                _hash_block(piece if is_key else key, h if i else np.uint64(hash_seed & MASK), h, memory)
-            consume(start + low, h)
+        stop = min(start + length, len(columns[0]))
+        key, h = memory[2, : stop - start], memory[3, : stop - start]
+        for i, column in enumerate(columns):
+            values, is_key = _chunk(column, start, stop)
+            if not is_key:
+                _hash_block(values, np.uint64(0), key, memory)
+            _hash_block(values if is_key else key, h if i else np.uint64(hash_seed & MASK), h, memory)
+        consume(start, h)
 
 
 def _chunk(column: Column, start: int, stop: int) -> tuple[UInt64, bool]:
