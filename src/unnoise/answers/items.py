@@ -56,6 +56,9 @@ UNSEEN = 3.6
 LEAST = 0.5
 """Fewer items than this are none."""
 
+SURER = 0.05
+"""Share of the error budget that the limit by all occurrences may spend."""
+
 KEPT = 0.5
 """Share of its items that calibration leaves to every count."""
 
@@ -128,8 +131,15 @@ class ItemProfile(Profile):
                 estimate[where], variance[where], unseen[where] = answer(lo[where], hi[where])
         stderr = np.sqrt(variance.clip(0) + unseen)
         low, high = bounded_normal(estimate, stderr, WITHOUT_END, level)
+        high = np.minimum(high, self._most(level) / lo)
+        low = np.minimum(low, high)
         empty = hi < lo
         return Limits(*(np.where(empty, 0.0, column) for column in (estimate, stderr, low, high)))
+
+    def _most(self, level: float) -> float:
+        """Upper limit of all occurrences, surer than ``level``: no more than a k-th as many items occur k times."""
+        surer = 1 - (1 - level) * SURER
+        return max(0.0, float(sum_limits(self.noisy, _identity, surer, items=self.cells)[3]))
 
     def _head_bands(self, lo: Int64, hi: Int64) -> tuple[Float, Float, Float]:
         """Bands within the dense head, or open above."""
