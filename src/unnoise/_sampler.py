@@ -31,7 +31,7 @@ from ._thresholds import Geometric, GeometricDigit, Laplace, Law, NegativeBinomi
 from .errors import InputError
 from .noise import DiscreteLaplace, Exact, exact_positive
 
-__all__ = ["Keystream", "discrete_laplace", "fill", "geometric", "identity", "open_stream"]
+__all__ = ["Keystream", "discrete_laplace", "fill", "geometric", "open_stream"]
 
 BLOCK = 1 << 16
 """Samples drawn at a time: bits, guide table and outcomes stay in the second-level cache."""
@@ -273,8 +273,3 @@ def geometric(size: int, epsilon: Exact, stream: Keystream | None = None) -> Int
     for start in range(0, out.size, BLOCK):
         _sample_geometric(out[start : start + BLOCK], exact, stream)
     return out
-
-
-def identity(size: int = 16) -> bytes:
-    """Return random bytes that name something (a noise vector, a temporary file) and never repeat, even in tests."""
-    return os.urandom(size)

@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from .errors import IncompatibleError, InputError
-from .noise import DiscreteLaplace, _plain
+from .noise import DiscreteLaplace, tidy
 
 __all__ = ["ITEM_TYPES", "MEASURED_LEVELS", "MOST_LEVELS", "Account", "Kind", "Layout", "guarantee", "hashed_layout"]
 
@@ -161,7 +161,7 @@ def guarantee(noise: DiscreteLaplace, layout: Layout, account: Account | None = 
         )
     if noise.power < 1:
         parts.append(
-            f"NOT YET REACHED: this is a share that holds {_plain(noise.power)} of one noise and alone would give "
+            f"NOT YET REACHED: this is a share that holds {tidy(noise.power)} of one noise and alone would give "
             f"ε = {noise.actual_epsilon:.3g} per occurrence; it must be merged with the other shares first."
         )
     return " ".join(parts)
@@ -171,7 +171,7 @@ def _unit(noise: DiscreteLaplace, layout: Layout) -> str:
     """The sentence that names ε and the unit it protects."""
     c = layout.max_contributions
     epsilon = noise.epsilon * (c or 1)
-    exponent = _plain(epsilon)
+    exponent = tidy(epsilon)
     factor = f"e^({exponent})" if "/" in exponent else f"e^{exponent}"
     if epsilon <= 20:
         factor += f" ≈ {math.exp(epsilon):.3g}"
@@ -182,7 +182,7 @@ def _unit(noise: DiscreteLaplace, layout: Layout) -> str:
         unit = "one person in one ingestion call"
         change = f"one person, with at most {c} occurrence{plural} in the call,"
     return (
-        f"ε = {_plain(epsilon)} for {unit}: adding or removing {change} changes the probability of "
+        f"ε = {tidy(epsilon)} for {unit}: adding or removing {change} changes the probability of "
         f"anything released by a factor of at most {factor}."
     )
 
@@ -194,7 +194,7 @@ def _persons(noise: DiscreteLaplace, layout: Layout, account: Account) -> list[s
         return ["A person with k occurrences: k times that ε."]
     lines = ["Replacing one person by another: twice that ε."]
     if account.calls:
-        lines.append(f"Ingestion calls: {account.calls}; a person who is in all of them: ε = {_plain(total)}.")
+        lines.append(f"Ingestion calls: {account.calls}; a person who is in all of them: ε = {tidy(total)}.")
     if account.promised:
         lines.append(
             f"In {account.promised} of them no person column was given, so the limit of "

@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .errors import InputError
 
-__all__ = ["DiscreteLaplace", "Exact", "exact_positive"]
+__all__ = ["DiscreteLaplace", "Exact", "exact_positive", "tidy"]
 
 Exact = int | float | Fraction | Decimal | str
 """What may be given for ε and ρ: taken as the exact rational that it prints as."""
@@ -105,8 +105,8 @@ class DiscreteLaplace:
         return cls(1 / exact_positive("scale", scale), power)
 
     def __repr__(self) -> str:
-        power = "" if self.power == 1 else f", power={_plain(self.power)}"
-        return f"DiscreteLaplace(epsilon={_plain(self.epsilon)}{power})"
+        power = "" if self.power == 1 else f", power={tidy(self.power)}"
+        return f"DiscreteLaplace(epsilon={tidy(self.epsilon)}{power})"
 
     @property
     def a(self) -> float:
@@ -182,7 +182,7 @@ class DiscreteLaplace:
         if self.epsilon != other.epsilon:
             raise InputError(
                 f"epsilon must be equal for noises to add up to one law, got "
-                f"{_plain(self.epsilon)} and {_plain(other.epsilon)}"
+                f"{tidy(self.epsilon)} and {tidy(other.epsilon)}"
             )
         return DiscreteLaplace(self.epsilon, self.power + other.power)
 
@@ -219,7 +219,7 @@ def _log_table(epsilon: Fraction, power: Fraction, bits: int) -> NDArray[np.floa
     return np.asarray(logs - math.log(1 + 2 * np.exp(logs[1:]).sum()))
 
 
-def _plain(value: Fraction) -> str:
+def tidy(value: Fraction) -> str:
     """Write a fraction as a short decimal where that is exact, else as p/q."""
     if value.denominator == 1:
         return str(value.numerator)

@@ -41,6 +41,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from ..estimators.linear import repeated_taps, second_difference_weight
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
 
@@ -82,12 +83,8 @@ def inverse_taps(noise: DiscreteLaplace) -> Float:
     >>> np.convolve(inverse_taps(DiscreteLaplace(1)), DiscreteLaplace(1).pmf(range(-30, 31)))[29:34].round(9) + 0
     array([0., 0., 1., 0., 0.])
     """
-    kappa = noise.variance / (2 * float(noise.power))
     if noise.power.denominator == 1:
-        taps = np.ones(1)
-        for _ in range(int(noise.power)):
-            taps = np.convolve(taps, [-kappa, 1 + 2 * kappa, -kappa])
-        return taps
+        return repeated_taps(second_difference_weight(noise), int(noise.power))
     size = 1 << int(np.ceil(np.log2(80 / float(noise.epsilon) + 64)))
     inverse = np.fft.irfft(1 / noise.characteristic(2 * np.pi * np.arange(size // 2 + 1) / size), size)
     keep = np.flatnonzero(np.abs(inverse[: size // 2]) > 1e-13 * inverse[0])[-1]

@@ -138,8 +138,16 @@ class ItemProfile(Profile):
 
     def _most(self, level: float) -> float:
         """Upper limit of all occurrences, surer than ``level``: no more than a k-th as many items occur k times."""
-        surer = 1 - (1 - level) * SURER
-        return max(0.0, float(sum_limits(self.noisy, _identity, surer, items=self.cells)[3]))
+        if level not in self._known_most:
+            surer = 1 - (1 - level) * SURER
+            limit = sum_limits(self.noisy, _identity, surer, items=self.cells)[3]
+            self._known_most[level] = max(0.0, float(limit))
+        return self._known_most[level]
+
+    @cached_property
+    def _known_most(self) -> dict[float, float]:
+        """What :meth:`_most` has found, by level: a quantile asks for it dozens of times."""
+        return {}
 
     def _head_bands(self, lo: Int64, hi: Int64) -> tuple[Float, Float, Float]:
         """Bands within the dense head, or open above."""

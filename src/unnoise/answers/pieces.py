@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from ..noise import DiscreteLaplace, _plain
+from ..noise import DiscreteLaplace, tidy
 from .estimate import Estimate, number
 
 if TYPE_CHECKING:
@@ -133,14 +133,14 @@ def parameters(profile: Profile) -> str:
         "sampled": "one cell for each item of a hashed sample of the domain",
     }
     facts = [
-        ("Privacy parameter ε", _plain(noise.epsilon), _in_words(noise)),
-        ("Noise power ρ", _plain(noise.power), _power_in_words(noise)),
+        ("Privacy parameter ε", tidy(noise.epsilon), _in_words(noise)),
+        ("Noise power ρ", tidy(noise.power), _power_in_words(noise)),
         ("Cells", f"{profile.cells:,}", kinds[layout.kind]),
     ]
     if layout.domain is not None:
         facts.append(("Declared domain", f"{layout.domain:,}", "items, declared before any data"))
     if layout.rate is not None:
-        facts.append(("Sampling rate", _plain(layout.rate), "of the domain"))
+        facts.append(("Sampling rate", tidy(layout.rate), "of the domain"))
     load = profile.diagnostics.get("load")
     if load is not None:
         facts.append(("Load", number(float(load)), "items per cell, estimated"))

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..noise import _plain
+from ..noise import tidy
 from .curves import Curve, at_least_curve, exact_curve, true_curve
 from .look import DARK, LIGHT
 from .pieces import answers_table, numbers_table, parameters, sensible
@@ -167,7 +167,7 @@ def _lede(named: Mapping[str, Profile]) -> str:
     several = f" {escape(next(iter(named)))} is the first of {len(named)} groups shown here." if len(named) > 1 else ""
     return (
         f"Among about {distinct} different items in about {total} occurrences, learned from noisy counts alone: "
-        f"ε = {_plain(profile.noisy.noise.epsilon)} for each occurrence, as explained below.{several}"
+        f"ε = {tidy(profile.noisy.noise.epsilon)} for each occurrence, as explained below.{several}"
     )
 
 
@@ -199,7 +199,7 @@ def _csv_text(data: Sequence[Mapping[str, Any]]) -> str:
 def _assumed(profile: Profile) -> str:
     """Say what can be said of noisy counts that came without a guarantee in words."""
     return (
-        f"The counts are said to carry discrete Laplace noise of ε = {_plain(profile.noisy.noise.epsilon)} each, added "
+        f"The counts are said to carry discrete Laplace noise of ε = {tidy(profile.noisy.noise.epsilon)} each, added "
         "before they were released. That was taken as given. Reconstruction learns nothing beyond the noisy counts, so "
         "it keeps whatever promise came with them."
     )

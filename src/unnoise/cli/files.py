@@ -95,17 +95,17 @@ def _facts(sketch: Sketch) -> dict[str, Any]:
     """Return the public parameters of a sketch."""
     from dataclasses import asdict
 
-    from ..noise import _plain
+    from ..noise import tidy
 
     layout = asdict(sketch.layout)
-    layout["rate"] = None if sketch.layout.rate is None else _plain(sketch.layout.rate)
+    layout["rate"] = None if sketch.layout.rate is None else tidy(sketch.layout.rate)
     person = sketch.person_epsilon
     return {
         **layout,
-        "epsilon": _plain(sketch.epsilon),
-        "epsilon_per_occurrence": _plain(sketch.noise.epsilon),
-        "epsilon_per_person": None if person is None else _plain(person),
-        "power": _plain(sketch.noise.power),
+        "epsilon": tidy(sketch.epsilon),
+        "epsilon_per_occurrence": tidy(sketch.noise.epsilon),
+        "epsilon_per_person": None if person is None else tidy(person),
+        "power": tidy(sketch.noise.power),
         "noises": len(sketch._identities),
     }
 

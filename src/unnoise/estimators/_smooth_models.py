@@ -237,12 +237,7 @@ def _fewer(
 def _mixture(data: Data, place: Int64, weight: Floats) -> tuple[Int64, Floats, float]:
     """EM for a mixture of point masses: weights by shares, places by medians of shares."""
     for _ in range(6):
-        unit = np.zeros((data.counts.size, place.size))
-        unit[place, np.arange(place.size)] = 1.0
-        columns = data.channel.forward(unit)
-        weight = weight / weight.sum()
-        for _ in range(60):
-            weight = weight * (columns.T @ (data.y / (columns @ weight)))
+        columns, weight = _weighed(data, place, weight, 60)
         mixed = columns @ weight
         share = np.cumsum((data.y / mixed)[:, None] * columns * weight, axis=0)
         median = data.rows[[int(np.searchsorted(s, s[-1] / 2)) for s in share.T]]
@@ -259,14 +254,20 @@ def _mixture(data: Data, place: Int64, weight: Floats) -> tuple[Int64, Floats, f
 
 def _settled(data: Data, place: Int64, weight: Floats) -> tuple[Int64, Floats, float]:
     """Weights and likelihood for places that are not moved any more."""
-    unit = np.zeros((data.counts.size, place.size))
-    unit[place, np.arange(place.size)] = 1.0
-    columns = data.channel.forward(unit)
-    weight = weight / weight.sum()
-    for _ in range(200):
-        weight = weight * (columns.T @ (data.y / (columns @ weight)))
+    columns, weight = _weighed(data, place, weight, 200)
     mixed = columns @ weight
     return place, weight / weight.sum(), data.cells * float(data.y[data.y > 0] @ np.log(mixed[data.y > 0]))
+
+
+def _weighed(data: Data, place: Int64, weight: Floats, rounds: int) -> tuple[Floats, Floats]:
+    """The noisy law of each point mass, and the weights after some rounds of EM from ``weight``."""
+    unit = np.zeros((data.counts.size, place.size))
+    unit[place, np.arange(place.size)] = 1.0
+    columns = np.asarray(data.channel.forward(unit))
+    weight = weight / weight.sum()
+    for _ in range(rounds):
+        weight = weight * (columns.T @ (data.y / (columns @ weight)))
+    return columns, weight
 
 
 def _shared(models: list[Model]) -> list[Model]:

@@ -40,7 +40,7 @@ from ..noisy import NoisyProfile, as_signed_integers
 from ._fit import Fit
 from ._input import LARGEST, check_input, check_max_count, check_noise
 
-__all__ = ["Function", "functional", "linear", "second_difference_weight", "smoothed_tally", "weights"]
+__all__ = ["Function", "functional", "linear", "repeated_taps", "second_difference_weight", "smoothed_tally", "weights"]
 
 Function = Callable[[NDArray[np.int64]], Any]
 """A function of a count, vectorised over int64 arrays of counts ≥ 0."""
@@ -120,7 +120,7 @@ def linear(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
         support, mass = _folded_inverse(noisy, bound)
     else:
         values, share = smoothed_tally(noisy)
-        taps = _taps(second_difference_weight(noise), math.ceil(noise.power))
+        taps = repeated_taps(second_difference_weight(noise), math.ceil(noise.power))
         reach = taps.size // 2
         support, mass = _collect(
             np.concatenate([np.maximum(values + j, 0) for j in range(-reach, reach + 1)]),
@@ -178,7 +178,7 @@ def _collect(points: Int64, mass: Floats) -> tuple[Int64, Floats]:
     return support, np.bincount(where, weights=mass, minlength=support.size).astype(float)
 
 
-def _taps(kappa: float, times: int) -> Floats:
+def repeated_taps(kappa: float, times: int) -> Floats:
     """The ρ-fold filter: coefficients of (1 − κ(z − 2 + 1/z))^ρ."""
     taps = np.ones(1)
     for _ in range(times):

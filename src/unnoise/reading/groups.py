@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import FormatError, IncompatibleError, InputError
-from ..noise import _plain
+from ..noise import tidy
 from ..noisy import NoisyCounts
 from ..sketches.inputs import Batch, _from_table, _table_of
 from ..sketches.sketch import Sketch
@@ -109,7 +109,7 @@ class GroupedSketch:
             )
         return (
             f"{number} groups declared before any data. Each: {first.guarantee} One person may be in several groups, "
-            f"so ε adds up over them: all {number} together give ε = {_plain(total)} for one person."
+            f"so ε adds up over them: all {number} together give ε = {tidy(total)} for one person."
         )
 
     def __repr__(self) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from ..noise import _plain
+from ..noise import tidy
 
 if TYPE_CHECKING:
     from .sketch import Sketch
@@ -36,19 +36,19 @@ class Budget:
     noises: int
 
     def __str__(self) -> str:
-        text = f"ε = {_plain(self.once)} for one occurrence counted in one place"
+        text = f"ε = {tidy(self.once)} for one occurrence counted in one place"
         if self.noises > 1:
-            text += f"; ε = {_plain(self.again)} for one counted anew under each of the {self.noises} noises"
+            text += f"; ε = {tidy(self.again)} for one counted anew under each of the {self.noises} noises"
         if self.person is None:
             return f"{text}. A person with k occurrences: k times that."
-        return f"{text}. A person who is in every ingestion call: ε = {_plain(self.person)}."
+        return f"{text}. A person who is in every ingestion call: ε = {tidy(self.person)}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as plain Python."""
         return {
-            "epsilon_per_occurrence": _plain(self.once),
-            "epsilon_per_occurrence_counted_everywhere": _plain(self.again),
-            "epsilon_per_person": None if self.person is None else _plain(self.person),
+            "epsilon_per_occurrence": tidy(self.once),
+            "epsilon_per_occurrence_counted_everywhere": tidy(self.again),
+            "epsilon_per_person": None if self.person is None else tidy(self.person),
             "noises": self.noises,
         }
 

@@ -15,7 +15,7 @@ from .._sampler import _system_stream as system_stream
 from .._sampler import open_stream
 from ..errors import IncompatibleError, InputError, PrivacyError, SealedError
 from ..layout import Account, Layout
-from ..noise import DiscreteLaplace, _plain
+from ..noise import DiscreteLaplace, tidy
 from .cells import add_cells, add_noise
 from .domain import Domain, Finder
 
@@ -107,8 +107,8 @@ class Guarded:
         if self._fresh < 1:
             share = DiscreteLaplace(self._noise.epsilon, self._fresh)
             raise PrivacyError(
-                f"{action} needs power ≥ 1 of noise that has not left yet, got {_plain(self._fresh)}: it would give "
-                f"ε = {share.actual_epsilon:.3g} per occurrence, not {_plain(share.epsilon)}; merge more shares first"
+                f"{action} needs power ≥ 1 of noise that has not left yet, got {tidy(self._fresh)}: it would give "
+                f"ε = {share.actual_epsilon:.3g} per occurrence, not {tidy(share.epsilon)}; merge more shares first"
             )
         if self._layout.pan_private:
             self._add_noise()
@@ -161,7 +161,7 @@ class Guarded:
         mine.require_equal(its)
         if self._noise.epsilon != other._noise.epsilon:
             c = mine.max_contributions or 1
-            raise IncompatibleError("epsilon", _plain(c * self._noise.epsilon), _plain(c * other._noise.epsilon))
+            raise IncompatibleError("epsilon", tidy(c * self._noise.epsilon), tidy(c * other._noise.epsilon))
 
     def _add_cells(self, other: Int64) -> int:
         """Add other cells to these, all or nothing, and return a bound."""

@@ -23,7 +23,7 @@ import numpy as np
 from .._sampler import open_stream
 from ..errors import IncompatibleError, InputError
 from ..layout import Account, Layout, guarantee, hashed_layout
-from ..noise import DiscreteLaplace, Exact, _plain, exact_positive
+from ..noise import DiscreteLaplace, Exact, exact_positive, tidy
 from ..noisy import NoisyCounts
 from .cells import noisy_cells
 from .domain import Domain, finder_for, read_domain, sampled_cells
@@ -242,8 +242,8 @@ begin_epoch() first, which draws fresh noise
         levels = f" in {layout.levels} levels" if layout.levels > 1 else ""
         label = f", {self._label}" if self._label else ""
         return (
-            f"Sketch.{layout.kind}({layout.cells:,} cells{levels}, ε = {_plain(self.epsilon)} for {unit}, "
-            f"power {_plain(self._noise.power)}, {self._state}{label})"
+            f"Sketch.{layout.kind}({layout.cells:,} cells{levels}, ε = {tidy(self.epsilon)} for {unit}, "
+            f"power {tidy(self._noise.power)}, {self._state}{label})"
         )
 
     # ── taking items in ───────────────────────────────────────────────────────────────────────────────────────
