@@ -20,6 +20,7 @@ from unnoise import testing
 from unnoise.spark import _call, _noisy_profiles, _tasks
 
 FOLDER = Path(sys.argv[1])
+KILLED = "an executor was killed"  # the name of a file that holds its process id
 OPTIONS: dict[str, Any] = {
     "epsilon": 1, "kind": "hashed", "cells": 2**22, "levels": None, "domain": None, "rate": None, "hash_seed": 0,
     "by": None, "groups": None, "person": "who", "max_contributions": 3, "unknown": "error",
@@ -38,7 +39,8 @@ def executor() -> int:
 def first_time(what: str) -> bool:
     """Tell once, over all processes, that something has not been done yet (attempts are numbered anew per stage)."""
     try:
-        Path(FOLDER, what).touch(exist_ok=False)
+        with Path(FOLDER, what).open("x") as mark:
+            mark.write(str(executor()))
     except FileExistsError:
         return False
     return True
@@ -49,7 +51,7 @@ def kill_executor(context: Any) -> None:
     import os
     import signal
 
-    if context.partitionId() == 0 and first_time("an executor was killed"):
+    if context.partitionId() == 0 and first_time(KILLED):
         victim = executor()
         with open(f"/proc/{victim}/comm") as name:
             assert name.read().strip() == "java"
@@ -117,6 +119,8 @@ def main() -> None:
         .config("spark.speculation.multiplier", "1.5")
         .config("spark.speculation.minTaskRuntime", "2s")
         .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
+        .config("spark.scheduler.maxRegisteredResourcesWaitingTime", "120s")
         .getOrCreate()
     )
     df = spark.range(0, 200_000, 1, 4).selectExpr("id % 9973 as who", "(id * id) % 7919 as i")
