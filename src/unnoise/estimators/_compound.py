@@ -20,10 +20,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import fftconvolve
 
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
+from ._convolve import convolve
 from ._series import exponential
 
 __all__ = ["Grid", "Likelihood", "Part", "blocks", "cell_law"]
@@ -157,7 +157,7 @@ class Likelihood:
         """Return seen and expected noisy cells between successive ``edges``, the last window ending at ``stop``."""
         grid = self.grid
         law = cell_law(grid.spread(items), part.rate, float(items[-1]))
-        chances = np.maximum(fftconvolve(law, grid.pmf)[: grid.top + 1], 0.0)
+        chances = np.maximum(convolve(law, grid.pmf)[: grid.top + 1], 0.0)
         bounds = np.append(edges, stop)
         cumulated = np.concatenate([[0.0], np.cumsum(chances)])[bounds + grid.reach]
         which = np.searchsorted(bounds, noisy.values, side="right") - 1
@@ -169,7 +169,7 @@ class Likelihood:
         """Return the probability of each row, and the twice cumulated law from −reach on."""
         grid = self.grid
         law = cell_law(grid.spread(items), part.rate, float(items[-1]))
-        noisy = np.maximum(fftconvolve(law, grid.pmf)[: grid.top + 1], 0.0)
+        noisy = np.maximum(convolve(law, grid.pmf)[: grid.top + 1], 0.0)
         cumulated = np.cumsum(noisy)
         at_ends = np.concatenate([[0.0], cumulated[grid.ends + grid.reach], [1.0]])
         return np.maximum(np.diff(at_ends), 0.0) + BACKGROUND / part.cells, np.cumsum(cumulated)

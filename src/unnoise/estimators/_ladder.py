@@ -28,10 +28,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
-from scipy.signal import fftconvolve
 
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
+from ._convolve import convolve
 from ._fit import Fit
 from ._series import logarithm, product, reciprocal
 from .linear import weights
@@ -251,7 +251,7 @@ def _seen(law: CellLaw) -> Float:
 def _expected(law: CellLaw, noise: DiscreteLaplace) -> Float:
     """Noisy cells to expect at 0..top and above, those below 0 at 0."""
     reach = min(noise.reach(1e-9), law.top)
-    noisy = np.maximum(fftconvolve(law.near, noise.pmf(np.arange(-reach, reach + 1))), 0)
+    noisy = np.maximum(convolve(law.near, noise.pmf(np.arange(-reach, reach + 1))), 0)
     chances = np.concatenate([[noisy[: reach + 1].sum()], noisy[reach + 1 : reach + law.top + 1]])
     return law.noisy.cells * np.append(chances, max(0.0, 1 - chances.sum()))
 
@@ -286,10 +286,10 @@ def _variances(tally: Float, inverse: Float, taps: Float) -> tuple[Float, Float]
     """Return Σ tally·W² for every entry and Σ tally·(1 − Ω)² for every "at or above", Poisson item numbers."""
     half = taps.size // 2
     weight = np.convolve(inverse, taps)[: inverse.size] if taps.size > 1 else inverse  # W(−half), W(1 − half), …
-    spread = fftconvolve(tally, weight**2)[half : half + tally.size]
+    spread = convolve(tally, weight**2)[half : half + tally.size]
     left = (1 - np.cumsum(weight)) ** 2
     # at or above k: offsets k − 1 − x from −half on; cells further up count with weight 1
-    low = fftconvolve(tally, left)
+    low = convolve(tally, left)
     cumulated = np.zeros(tally.size)
     stop = np.arange(tally.size) - 1 + half
     cumulated[1:] = low[stop[1:]]

@@ -21,9 +21,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
-from scipy.signal import fftconvolve
 
 from ..errors import InputError
+from ._convolve import convolve
 
 __all__ = ["exponential", "logarithm", "product", "reciprocal"]
 
@@ -41,7 +41,7 @@ def product(left: Series, right: Series, terms: int) -> Series:
     """
     left, right = left[:terms], right[:terms]
     short = min(left.size, right.size) <= SHORT
-    full = np.convolve(left, right) if short else fftconvolve(left, right)
+    full = np.convolve(left, right) if short else convolve(left, right)
     if full.size < terms:
         full = np.concatenate([full, np.zeros(terms - full.size)])
     return np.asarray(full[:terms])

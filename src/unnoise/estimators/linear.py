@@ -32,11 +32,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len
-from scipy.signal import fftconvolve
 
 from ..errors import InputError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile, as_signed_integers
+from ._convolve import convolve, convolve_valid
 from ._fit import Fit
 from ._input import LARGEST, check_input, check_max_count, check_noise
 
@@ -147,7 +147,7 @@ def smoothed_tally(noisy: NoisyProfile) -> tuple[Int64, Floats]:
     for first, last, inside in stretches:
         dense = np.zeros(int(last - first) + 1)
         dense[noisy.values[inside] - first] = noisy.fractions[inside]
-        shares.append(np.maximum(fftconvolve(dense, kernel), 0) if dense.size > 1 else dense[0] * kernel)
+        shares.append(np.maximum(convolve(dense, kernel), 0) if dense.size > 1 else dense[0] * kernel)
         values.append(np.arange(first - reach, last + reach + 1))
     return np.concatenate(values), np.concatenate(shares)
 
@@ -255,8 +255,8 @@ def _averaged_weights(g: Function, values: Int64, noise: DiscreteLaplace) -> tup
         middle = table[table.size // 2]
         table -= middle
         at = ascending[start:stop] - first
-        excess = fftconvolve(_filter(table, kappa, times), kernel, mode="valid")[at]
-        square = fftconvolve(_filter(table**2, kappa, times), kernel, mode="valid")[at]
+        excess = convolve_valid(_filter(table, kappa, times), kernel)[at]
+        square = convolve_valid(_filter(table**2, kappa, times), kernel)[at]
         w[order[start:stop]] = middle + excess
         spread[order[start:stop]] = excess**2 - square
         start = stop
