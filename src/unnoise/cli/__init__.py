@@ -10,6 +10,7 @@ import os
 # The linear algebra here is many small systems: threads only wait for each other. Must be set before NumPy is loaded.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("POLARS_ROW_GROUP_PREFETCH_SIZE", "2")  # 50 MB less of memory, and no slower
 
 from ._app import app, main
 

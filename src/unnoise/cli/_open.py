@@ -6,10 +6,11 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
@@ -66,8 +67,8 @@ class Request:
             raise InputError("--freq-count files have no columns: leave out the options that name some, and --sql")
 
 
-def sketch_data(request: Request) -> Sketch | GroupedSketch:
-    """Make the sketch that was asked for and count all data in it."""
+def sketch_data(request: Request, meanwhile: Callable[[], None] | None = None) -> Sketch | GroupedSketch:
+    """Make the sketch that was asked for and count all data in it; ``meanwhile`` is done while data are read."""
     from ..reading.groups import GroupedSketch
     from ..reading.ingest import feed
     from ._show import with_progress
@@ -82,20 +83,23 @@ def sketch_data(request: Request) -> Sketch | GroupedSketch:
             raise InputError(f"--domain must be a number with --freq-count, got {request.domain!r}")
         total, batches = freq_count_batches(request.inputs)
         target = _new_sketch(request, ("int",), size)
-        feed(target, with_progress(batches, total, "counting"))
+        with _beside(meanwhile):
+            feed(target, with_progress(batches, total, "counting"))
         return target
     source, wanted = _source(request)
     # a stream tells its types only with its first rows; groups need them before, so that empty ones look the same
     late = source.stream is not None and source.typed and request.groups is None
     types = None if late else source.item_types(wanted)
     domain = _domain(request, wanted)
-    if request.groups is None:
-        target = _new_sketch(request, types, domain)
-    else:
-        target = GroupedSketch(
-            as_names(request.groups), lambda: _new_sketch(request, types, domain), unknown=request.unknown
-        )
-    feed(target, with_progress(source.batches(wanted), source.rows(), "reading"), persons=request.person is not None)
+    with _beside(meanwhile):
+        if request.groups is None:
+            target = _new_sketch(request, types, domain)
+        else:
+            target = GroupedSketch(
+                as_names(request.groups), lambda: _new_sketch(request, types, domain), unknown=request.unknown
+            )
+        batches = with_progress(source.batches(wanted), source.rows(), "reading")
+        feed(target, batches, persons=request.person is not None)
     return target
 
 
@@ -217,6 +221,28 @@ def save_sketch(target: Sketch | GroupedSketch, path: str) -> None:
         target.save(copy)
         with open(copy, "rb") as file:
             shutil.copyfileobj(file, sys.stdout.buffer)
+
+
+def import_answers() -> None:
+    """Import what reconstruction needs: half a second of SciPy."""
+    from importlib import import_module
+
+    for name in ("reconstruct", "items", "show"):
+        import_module(f"unnoise.answers.{name}")
+
+
+@contextmanager
+def _beside(work: Callable[[], None] | None) -> Iterator[None]:
+    """Do something else in a thread meanwhile."""
+    if work is None:
+        yield
+        return
+    thread = Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
 
 
 def reconstruct_all(

@@ -60,7 +60,7 @@ def profile(
     title: opt.Title = None,
 ) -> None:
     """From data to answers in one command: how many items occur exactly once, twice, at least ten times, …"""
-    from ._open import Request, reconstruct_all, sketch_data
+    from ._open import Request, import_answers, reconstruct_all, sketch_data
     from ._show import print_profiles
 
     request = Request(
@@ -69,7 +69,7 @@ def profile(
         person=person, max_contributions=max_contributions, pan_private=pan_private, cells=cells, levels=levels,
         domain=domain, rate=rate, hash_seed=hash_seed,
     )  # fmt: skip
-    target = sketch_data(request)
+    target = sketch_data(request, meanwhile=import_answers)
     sketches = target.sketches if hasattr(target, "sketches") else {"": target}
     try:
         profiles = reconstruct_all(sketches, method=method, max_count=max_count)

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CHUNK", "FORMATS", "LINE", "Batch", "Source", "Wanted", "column_of_integers", "feed", "open_source"]
 
-CHUNK = 1 << 18
-"""Rows in a batch."""
+CHUNK = 1 << 19
+"""Rows in a batch, half as many where columns are text: half of it costs a tenth more time, twice of it 30 MB more."""
 
 TYPED = ("parquet", "arrow", "sql")
 
@@ -145,9 +145,9 @@ class Source:
         guesses = [rows_in(path, self.format) for path in self.paths]
         return None if None in guesses else sum(g for g in guesses if g is not None)
 
-    def batches(self, wanted: Wanted, chunk: int = CHUNK) -> Iterator[Batch]:
+    def batches(self, wanted: Wanted, chunk: int | None = None) -> Iterator[Batch]:
         """Yield the rows in batches of at most ``chunk``; no rows at all is an error."""
-        seen = 0
+        seen, chunk = 0, chunk or self._chunk(wanted)
         wheres: Sequence[Path | None] = self.paths if self.paths and self.sql is None else (None,)
         for where in wheres:
             offset = 0
@@ -157,6 +157,11 @@ class Source:
             seen += offset
         if not seen:
             raise InputError(f"{self.name}: there must be at least one row, got none")
+
+    def _chunk(self, wanted: Wanted) -> int:
+        """Return how many rows to read at a time."""
+        slim = self.typed and self.stream is None and set(self.item_types(wanted)) == {"int"}
+        return CHUNK if slim and wanted.person is None and wanted.group is None else CHUNK // 2
 
     def _frames(self, where: Path | None, wanted: Wanted, chunk: int) -> Iterator[pl.DataFrame]:
         if self.stream is not None:
@@ -205,7 +210,9 @@ class Source:
             else:
                 series = series.cast(pl.String)
             columns.append(series)
-        complete = pl.DataFrame(columns).drop_nulls()
+        complete = pl.DataFrame(columns)
+        if any(series.null_count() for series in columns):
+            complete = complete.drop_nulls()
         counts, person, group = (
             None if name is None else complete[name] for name in (wanted.counts, wanted.person, wanted.group)
         )
@@ -269,6 +276,8 @@ def column_of_integers(series: pl.Series, label: str, offset: int = 0, *, text_h
     """Return the column as 64-bit integers, or say in which row there is something else."""
     import polars as pl
 
+    if series.dtype == pl.Int64:
+        return series
     if series.dtype.is_integer() or series.dtype == pl.String:
         whole = series.cast(pl.Int64, strict=False)
         bad = whole.is_null() & series.is_not_null()
@@ -291,7 +300,9 @@ def _item_column(series: pl.Series, label: str) -> pl.Series:
 
     if series.dtype.is_integer():
         return column_of_integers(series, label)
-    if series.dtype in (pl.String, pl.Categorical, pl.Null) or isinstance(series.dtype, pl.Enum):
+    if series.dtype == pl.String:
+        return series
+    if series.dtype in (pl.Categorical, pl.Null) or isinstance(series.dtype, pl.Enum):
         return series.cast(pl.String)
     raise InputError(
         f"{label}: column {series.name} must hold text or integers, got {series.dtype}; "

@@ -109,14 +109,10 @@ def require_columns(label: str, wanted: Sequence[str], have: Sequence[str]) -> N
 def rows_in(path: Path, format: str) -> int | None:
     """Return the number of rows: from metadata, else from the size and the length of the first lines."""
     try:
-        if format == "parquet":
-            import pyarrow.parquet as pq
-
-            return int(pq.read_metadata(path).num_rows)
-        if format == "arrow":
+        if format in ("parquet", "arrow"):
             import polars as pl
 
-            return int(pl.scan_ipc(path, glob=False).select(pl.len()).collect().item())
+            return int(scan(path, format, header=True, names=None).select(pl.len()).collect().item())
         if path.suffix.lower() == ".gz":
             return None
         with open(path, "rb") as file:

@@ -16,7 +16,7 @@ from .._sampler import Keystream, fill
 from ..errors import InputError
 from ..noise import DiscreteLaplace
 
-__all__ = ["add_cells", "add_noise", "add_occurrences", "bound_after", "largest", "noisy_cells"]
+__all__ = ["add_cells", "add_noise", "add_occurrences", "bound_after", "grown", "largest", "noisy_cells"]
 
 BLOCK = 1 << 16
 SPAN = 1 << 22
@@ -96,10 +96,14 @@ def add_occurrences(cells: Int64, where: Int64, counts: Int64 | None, bound: int
 
 def bound_after(cells: Int64, size: int, counts: Int64 | None, bound: int) -> int | None:
     """Return a bound on the cells after ``size`` occurrences or ``counts`` are added, None if it leaves int64."""
-    added = size if counts is None else _total(counts)
-    if bound + added > LIMIT:
-        bound = largest(cells)
-    return bound + added if bound + added <= LIMIT else None
+    found = grown(bound, size, counts)
+    return grown(largest(cells), size, counts) if found is None else found
+
+
+def grown(bound: int, size: int, counts: Int64 | None) -> int | None:
+    """Return the bound after so many occurrences, without a look at the cells; None if it leaves int64."""
+    bound += size if counts is None else _total(counts)
+    return bound if bound <= LIMIT else None
 
 
 def _total(counts: Int64) -> int:

@@ -152,13 +152,17 @@ def _from_polars(series: Any, name: str) -> Raw:
     valid = series.is_not_null().to_numpy() if series.null_count() else None
     if series.dtype == pl.Null:
         return Raw(series, None)
+    if series.dtype == pl.Int64 and valid is None:
+        return Raw(np.ascontiguousarray(series.to_numpy()), "int")
     if series.dtype.is_integer():
         try:
             whole = series.fill_null(0).cast(pl.Int64)
         except pl.exceptions.PolarsError:
             raise InputError(f"{name} must be integers below 2^63") from None
         return Raw(np.ascontiguousarray(whole.to_numpy()), "int", valid)
-    if series.dtype in (pl.Categorical, pl.Enum, pl.String):
+    if series.dtype == pl.String:
+        return Raw(series, "str", valid)
+    if series.dtype in (pl.Categorical, pl.Enum):
         return Raw(series.cast(pl.String), "str", valid)
     raise InputError(f"{_allowed(name)}, got {series.dtype}: cast first")
 

@@ -20,9 +20,11 @@ XXH64 [1]_ of 8 bytes is a bijection for every seed, so a single integer column 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -41,6 +43,7 @@ __all__ = [
     "sample_limit",
     "string_keys",
     "unhash_words",
+    "workers_of_this_process",
 ]
 
 PRIMES = (
@@ -53,7 +56,7 @@ PRIMES = (
 P1, P2, P3, P4, P5 = (np.uint64(p) for p in PRIMES)
 MASK = (1 << 64) - 1
 
-BLOCK = 1 << 18
+BLOCK = 1 << 17
 """Items hashed at a time. Smaller blocks would stay in the second-level cache, but two threads pass the interpreter
 lock to and fro between the steps of every block, and that costs more (measured: 2^14 takes twice as long)."""
 
@@ -193,27 +196,42 @@ def hash_columns(columns: Sequence[Column], hash_seed: int = 0) -> UInt64:
     return hashes
 
 
-def each_block(columns: Sequence[Column], hash_seed: int, consume: Callable[[int, UInt64], None]) -> None:
+def each_block(
+    columns: Sequence[Column], hash_seed: int, consume: Callable[[int, UInt64], None], most: int | None = None
+) -> None:
     """Call ``consume(start, hashes)`` with the hashes of all items, in small blocks, in any order, from any thread.
 
-    The block is overwritten after the call. Nothing as long as the items is ever allocated.
+    The block is overwritten after the call. Nothing as long as the items is ever allocated. ``most`` bounds the number
+    of threads (default: as many as there are processors); 1 is the calling thread.
     """
     size = len(columns[0])
-    workers = max(1, min(os.cpu_count() or 1, size // LEAST))
+    workers = max(1, min(most or os.cpu_count() or 1, size // LEAST))
     length = max(1, min(BLOCK, -(-size // workers)))
     shares = [range(i * length, size, workers * length) for i in range(workers)]
     if workers == 1:
         _hash_range(columns, hash_seed, shares[0], length, consume)
         return
-    with ThreadPoolExecutor(workers) as pool:
-        list(pool.map(lambda share: _hash_range(columns, hash_seed, share, length, consume), shares))
+    submit = workers_of_this_process().submit
+    work = [submit(_hash_range, columns, hash_seed, share, length, consume) for share in shares]
+    wait(work)  # all of them, before an error of one is raised: nobody may work on after the call
+    for done in work:
+        done.result()
+
+
+@lru_cache(maxsize=1)
+def workers_of_this_process() -> ThreadPoolExecutor:
+    """Return the threads that hash; made once, because a thread is slow to start while others work."""
+    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="unnoise-hashing")
+
+
+os.register_at_fork(after_in_child=workers_of_this_process.cache_clear)
 
 
 def _hash_range(
     columns: Sequence[Column], hash_seed: int, starts: range, length: int, consume: Callable[[int, UInt64], None]
 ) -> None:
     """Hash the blocks of ``length`` items that begin at ``starts``."""
-    memory = np.empty((4, length), dtype=np.uint64)
+    memory = _scratch(length)
     for start in starts:
         stop = min(start + length, len(columns[0]))
         key, h = memory[2, : stop - start], memory[3, : stop - start]
@@ -223,6 +241,17 @@ def _hash_range(
                 _hash_block(values, np.uint64(0), key, memory)
             _hash_block(values if is_key else key, h if i else np.uint64(hash_seed & MASK), h, memory)
         consume(start, h)
+
+
+_kept = threading.local()
+
+
+def _scratch(length: int) -> UInt64:
+    """Return four rows of memory that this thread uses again: fresh memory costs more than hashing in it."""
+    memory: UInt64 | None = getattr(_kept, "memory", None)
+    if memory is None or memory.shape[1] < length:
+        memory = _kept.memory = np.empty((4, length), dtype=np.uint64)
+    return memory
 
 
 def _chunk(column: Column, start: int, stop: int) -> tuple[UInt64, bool]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from .._sampler import open_stream
 from ..errors import InputError, UnnoiseError
-from .cells import add_occurrences, bound_after
+from .cells import add_occurrences, bound_after, grown
 from .domain import finder_for
 from .guards import Guarded
 from .inputs import BATCH, Batch, Source, read_items
-from .located import Located, count_hashed, join, limited, locate
+from .located import Ahead, Located, count_hashed, join, limited, locate
 
 __all__ = ["Ingesting"]
 
@@ -28,7 +29,10 @@ class Ingesting(Guarded):
         self._require_open("update")
         self._require_limit(enforced)
         pieces = (batch for triple in batches for batch in read_items(*triple).batches)
-        self._ingest(Source(pieces, stream=True), enforced=enforced)
+        if enforced or self._layout.kind != "hashed":
+            self._ingest(Source(pieces, stream=True), enforced=enforced)
+        else:
+            self._ingest_ahead(pieces)
 
     def _require_limit(self, enforced: bool) -> None:
         if enforced and self._layout.max_contributions is None:
@@ -42,18 +46,33 @@ class Ingesting(Guarded):
                 self._apply(map(self._locate, batches), enforced=enforced, charge=True)
             return
         applied = 0
-        try:
+        with _told_how_far(lambda: applied):
             for batch in source.batches:
                 if not self._count_directly([batch], charge=applied == 0):
                     self._apply([self._locate(batch)], enforced=False, charge=applied == 0)
                 applied += 1
             if not applied:  # an empty call costs the same: the account must not depend on the data
                 self._apply([], enforced=False, charge=True)
-        except UnnoiseError as error:
-            raise type(error)(f"{error}; {_progress(applied)}") from None
-        except Exception as error:
-            error.add_note(_progress(applied))
-            raise
+
+    def _ingest_ahead(self, batches: Iterable[Batch]) -> None:
+        """Count batches of a hashed sketch in the background while the next ones are read, as one ingestion call.
+
+        The sketch is locked meanwhile, the reading included: only for readers that know nothing of it.
+        """
+        applied = 0
+        with self._lock, _told_how_far(lambda: applied), Ahead(self._cells, self._layout) as ahead:
+            for batch in batches:
+                self._require_types(batch.types)
+                bound = grown(self._bound, batch.size, batch.counts)
+                if bound is None or not batch.size:  # rare: look at the cells, with nobody at work on them
+                    ahead.settle()
+                    self._apply([self._locate(batch)], enforced=False, charge=applied == 0)
+                else:
+                    ahead.count(batch)
+                    self._record(batch.types, bound, charge=applied == 0, enforced=False)
+                applied += 1
+            if not applied:
+                self._apply([], enforced=False, charge=True)
 
     def _locate(self, batch: Batch) -> Located:
         """Return the cells of a batch; changes nothing."""
@@ -107,8 +126,19 @@ class Ingesting(Guarded):
             raise InputError(f"items must be of types {', '.join(mine)}, got {', '.join(types)}")
 
 
+@contextmanager
+def _told_how_far(applied: Callable[[], int]) -> Iterator[None]:
+    """Let every error say how far a stream came, in batches: a number of rows would be data."""
+    try:
+        yield
+    except UnnoiseError as error:
+        raise type(error)(f"{error}; {_progress(applied())}") from None
+    except Exception as error:
+        error.add_note(_progress(applied()))
+        raise
+
+
 def _progress(applied: int) -> str:
-    """Say how far a stream came, in batches: a number of rows would be data."""
     if not applied:
         return "nothing was applied"
     return f"batches applied before: {applied} (iterators: {BATCH} items each); they stay in the sketch"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +17,12 @@ from .._sampler import Keystream
 from ..errors import InputError
 from ..layout import Layout
 from .domain import OUTSIDE, SKIPPED, Finder
-from .hashing import UInt64, cells_of, each_block
+from .hashing import BLOCK, UInt64, cells_of, each_block, workers_of_this_process
 from .inputs import Batch
 from .persons import limit_contributions
+from .scatter import scatter_add
 
-__all__ = ["Located", "count_hashed", "join", "limited", "locate"]
+__all__ = ["Ahead", "Located", "count_hashed", "join", "limited", "locate"]
 
 Int64 = NDArray[np.int64]
 
@@ -55,31 +60,74 @@ def locate(batch: Batch, finder: Finder | None, layout: Layout, *, drop: bool) -
     return Located(batch.types, cells, counts, persons)
 
 
-def count_hashed(cells: Int64, batch: Batch, layout: Layout) -> None:
+def count_hashed(
+    cells: Int64, batch: Batch, layout: Layout, lock: threading.Lock | None = None, most: int | None = None
+) -> None:
     """Add a batch to the cells of a hashed sketch block by block, without ever holding all its hashes.
 
-    The caller has checked all there is to check; an interruption in the middle is undone.
+    The caller has checked all there is to check; an interruption in the middle is undone. Batches counted side by side
+    share a ``lock``; ``most`` bounds the threads of this one.
     """
     done: set[int] = set()
-    lock = threading.Lock()
+    one_at_a_time = lock or threading.Lock()
 
     def adding(sign: int) -> Callable[[int, UInt64], None]:
         def add(start: int, hashes: UInt64) -> None:
             if sign < 0 and start not in done:
                 return
             where = cells_of(hashes, layout, in_place=True)
-            counts = sign if batch.counts is None else sign * batch.counts[start : start + where.size]
-            with lock:
-                np.add.at(cells, where, counts)
+            counts = _ones() if batch.counts is None else batch.counts[start : start + where.size]
+            with one_at_a_time:
+                scatter_add(cells, where, counts, sign)
                 done.add(start)
 
         return add
 
     try:
-        each_block(batch.columns, layout.hash_seed or 0, adding(1))
+        each_block(batch.columns, layout.hash_seed or 0, adding(1), most)
     except BaseException:
-        each_block(batch.columns, layout.hash_seed or 0, adding(-1))
+        each_block(batch.columns, layout.hash_seed or 0, adding(-1), most)
         raise
+
+
+@lru_cache(maxsize=1)
+def _ones() -> Int64:
+    """Return as many ones as a block has items at most."""
+    return np.ones(BLOCK, dtype=np.int64)
+
+
+class Ahead:
+    """Batches counted in the background, as many at a time as there are processors, while the next ones are read.
+
+    Leaving the block waits for all of them, also after an error.
+    """
+
+    def __init__(self, cells: Int64, layout: Layout) -> None:
+        self._cells, self._layout = cells, layout
+        self._lock = threading.Lock()
+        self._under_way: deque[Future[None]] = deque()
+
+    def count(self, batch: Batch) -> None:
+        """Begin to count a batch that has been checked; raise what went wrong with an earlier one."""
+        if len(self._under_way) >= (os.cpu_count() or 1):
+            self._under_way.popleft().result()
+        workers = workers_of_this_process()
+        self._under_way.append(workers.submit(count_hashed, self._cells, batch, self._layout, self._lock, 1))
+
+    def settle(self) -> None:
+        """Wait until all is counted; raise what went wrong."""
+        wait(self._under_way)
+        while self._under_way:
+            self._under_way.popleft().result()
+
+    def __enter__(self) -> Ahead:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if kind is None:
+            self.settle()
+        else:
+            wait(self._under_way)
 
 
 def join(pieces: Sequence[Located]) -> Located:
