@@ -16,7 +16,7 @@ from .._sampler import Keystream, fill
 from ..errors import InputError
 from ..noise import DiscreteLaplace
 
-__all__ = ["add_cells", "add_noise", "add_occurrences", "bound_after", "grown", "largest", "noisy_cells"]
+__all__ = ["add_cells", "add_noise", "add_occurrences", "bound_after", "grown", "largest", "noisy_cells", "sum_of"]
 
 BLOCK = 1 << 16
 SPAN = 1 << 22
@@ -53,6 +53,22 @@ def add_noise(cells: Int64, out: Int64, noise: DiscreteLaplace, stream: Keystrea
         new = np.add(old, fresh, out=out[start : start + BLOCK])
         bound = max(bound, largest(new))
     return bound
+
+
+def sum_of(parts: tuple[Int64, ...]) -> Int64:
+    """Return the sum of cells whose sums are known to fit."""
+    total = np.empty(parts[0].size, dtype=np.int64)
+
+    def work(first: int) -> None:
+        for start in range(first, min(first + SPAN, total.size), BLOCK):
+            block = total[start : start + BLOCK]
+            np.add(parts[0][start : start + BLOCK], parts[1][start : start + BLOCK], out=block)
+            for part in parts[2:]:
+                np.add(block, part[start : start + BLOCK], out=block)
+
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        list(pool.map(work, range(0, total.size, SPAN)))
+    return total
 
 
 def add_cells(left: Int64, right: Int64, out: Int64) -> int:
@@ -130,9 +146,17 @@ def _overflows(left: Int64, right: Int64) -> bool:
 
 
 def largest(cells: Int64) -> int:
-    """Return max |cell|, in blocks."""
-    bound = 0
-    for start in range(0, cells.size, BLOCK):
-        block = cells[start : start + BLOCK]
-        bound = max(bound, int(block.max()), -int(block.min()))
-    return bound
+    """Return max |cell|, in blocks, on all processors where it is worth it."""
+
+    def work(first: int) -> int:
+        bound = 0
+        for start in range(first, min(first + SPAN, cells.size), BLOCK):
+            block = cells[start : start + BLOCK]
+            bound = max(bound, int(block.max()), -int(block.min()))
+        return bound
+
+    spans = range(0, cells.size, SPAN)
+    if len(spans) <= 1:
+        return work(0)
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        return max(pool.map(work, spans))

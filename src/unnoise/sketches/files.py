@@ -4,9 +4,8 @@ A sketch file is an Arrow IPC file of one record batch with one column, ``noisy_
 compressed), whose schema metadata hold the parameters as JSON and a digest over parameters and cells. docs/format.md
 specifies it to the byte.
 
-Writing is atomic: a temporary file beside the target, fsync, rename, fsync of the directory. Reading maps the file
-into memory and decodes nothing but a few bounded integers itself, each checked against the size of the file, so a
-hostile file allocates nothing.
+Reading maps the file into memory and decodes nothing but a few bounded integers itself, each checked against the size
+of the file, so a hostile file allocates nothing. :mod:`unnoise.sketches.saving` writes it.
 """
 
 from __future__ import annotations
@@ -16,24 +15,25 @@ import json
 import os
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._sampler import _system_stream as system_stream
 from ..errors import FormatError
 from ..layout import Account, Layout, guarantee
 from ..noise import DiscreteLaplace
 from .flatbuffer import locate_cells
 
-__all__ = ["VERSION", "Stored", "digest_of", "read_sketch", "require_writable", "write_sketch"]
+__all__ = [
+    "COLUMN", "VERSION", "Stored", "digest_of", "digest_of_runs", "each_run", "parameters_of", "raw_bytes",
+    "read_sketch",
+]  # fmt: skip
 
 VERSION = 1
 COLUMN = "noisy_count"
@@ -63,7 +63,6 @@ class Stored:
     account: Account
     identities: frozenset[bytes]
 
-
 def parameters_of(stored: Stored) -> bytes:
     """Return the parameters as canonical JSON: sorted keys, no spaces, UTF-8."""
     layout, account = stored.layout, stored.account
@@ -90,67 +89,28 @@ def parameters_of(stored: Stored) -> bytes:
 
 def digest_of(parameters: bytes, cells: NDArray[np.int64]) -> str:
     """Return SHA-256 over the parameters and the SHA-256 of every run of cells (little-endian int64)."""
-    raw = np.ascontiguousarray(cells, dtype="<i8").view(np.uint8)
-    runs = [raw[start : start + 8 * RUN] for start in range(0, raw.size, 8 * RUN)]
-    if len(runs) == 1:
-        digests = [hashlib.sha256(runs[0].data).digest()]
-    else:
-        with ThreadPoolExecutor(min(os.cpu_count() or 1, len(runs))) as pool:
-            digests = list(pool.map(lambda run: hashlib.sha256(run.data).digest(), runs))
+    return digest_of_runs(parameters, each_run(cells.size, lambda run: hashlib.sha256(raw_bytes(cells[run])).digest()))
+
+
+def digest_of_runs(parameters: bytes, digests: list[bytes]) -> str:
+    """Return SHA-256 over the parameters and the digests of all runs."""
     whole = hashlib.sha256(b"unnoise sketch 1\n" + len(parameters).to_bytes(8, "little") + parameters)
     whole.update(b"".join(digests))
     return whole.hexdigest()
 
 
-def require_writable(path: str | os.PathLike[str]) -> None:
-    """Refuse a path that cannot be written, before anything is done for it."""
-    target = Path(path)
-    parent = target.absolute().parent
-    if target.is_dir():
-        raise IsADirectoryError(f"path must be a file, got the directory {target}")
-    if not parent.is_dir():
-        raise FileNotFoundError(f"path must be in a directory that exists, got {target}")
-    if not os.access(parent, os.W_OK):
-        raise PermissionError(f"path must be in a directory that can be written, got {target}")
+def each_run(cells: int, work: Callable[[slice], bytes]) -> list[bytes]:
+    """Return what ``work`` makes of every run of that many cells, in order, on all processors."""
+    runs = [slice(start, min(start + RUN, cells)) for start in range(0, cells, RUN)]
+    if len(runs) == 1:
+        return [work(runs[0])]
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, len(runs))) as pool:
+        return list(pool.map(work, runs))
 
 
-def write_sketch(path: str | os.PathLike[str], stored: Stored) -> None:
-    """Replace the file at ``path`` atomically; whatever happens, the old or the new file is there, whole."""
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{system_stream().bits(64):016x}.tmp")
-    try:
-        _write(temporary, stored)
-        _sync(temporary)
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    _sync(target.absolute().parent)
-
-
-def _write(path: Path, stored: Stored) -> None:
-    import pyarrow as pa
-
-    parameters = parameters_of(stored)
-    metadata = {
-        b"unnoise": b"sketch",
-        b"unnoise.version": str(VERSION).encode(),
-        b"unnoise.parameters": parameters,
-        b"unnoise.digest": digest_of(parameters, stored.cells).encode(),
-    }
-    schema = pa.schema([pa.field(COLUMN, pa.int64(), nullable=False)], metadata=metadata)
-    cells = np.ascontiguousarray(stored.cells, dtype="<i8")
-    column = pa.Array.from_buffers(pa.int64(), cells.size, [None, pa.py_buffer(cells)], null_count=0)
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
-        writer.write_batch(pa.record_batch([column], schema=schema))
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def raw_bytes(cells: NDArray[np.int64]) -> memoryview:
+    """Return the cells as little-endian bytes."""
+    return np.ascontiguousarray(cells, dtype="<i8").view(np.uint8).data
 
 
 def read_sketch(path: str | os.PathLike[str]) -> Stored:

@@ -16,7 +16,7 @@ from .._sampler import open_stream
 from ..errors import IncompatibleError, InputError, PrivacyError, SealedError
 from ..layout import Account, Layout
 from ..noise import DiscreteLaplace, tidy
-from .cells import add_cells, add_noise
+from .cells import LIMIT, add_cells, add_noise, largest, sum_of
 from .domain import Domain, Finder
 
 __all__ = ["Guarded", "new_identity"]
@@ -37,6 +37,8 @@ class Guarded:
     bound : at least the largest |cell|, never shown
     label : None for noise of the operating system's entropy; else what is wrong with it
     shared : whether somebody else holds the cells (a release, a mapped file), so that they must not change
+    others : more cells, of sealed sketches merged into this sealed one, added when needed: two files are merged into
+        a third without their sum ever being held
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Guarded:
         finder: Finder | None,
         unknown: str,
         shared: bool = False,
+        others: tuple[Int64, ...] = (),
     ) -> None:
         self._lock = threading.RLock()
         self._pid = os.getpid()
@@ -61,15 +64,28 @@ class Guarded:
         self._cells, self._bound, self._fresh, self._label = cells, bound, fresh, label
         self._domain, self._finder, self._unknown = domain, finder, unknown
         self._state = "open" if fresh else "sealed"
-        self._shared = shared
+        self._shared, self._others = shared, others
 
     def _as_state(self) -> dict[str, Any]:
         """Return what makes an equal sketch; only for one that replaces this one."""
         return {
             "layout": self._layout, "noise": self._noise, "account": self._account, "identities": self._identities,
-            "cells": self._cells, "bound": self._bound, "fresh": self._fresh, "label": self._label,
+            "cells": self._held, "bound": self._bound, "fresh": self._fresh, "label": self._label,
             "domain": self._domain, "finder": self._finder, "unknown": self._unknown, "shared": self._shared,
+            "others": self._others,
         }  # fmt: skip
+
+    @property
+    def _cells(self) -> Int64:
+        """All cells, added up."""
+        if self._others:
+            self._cells, self._shared = sum_of((self._held, *self._others)), False
+            self._held.flags.writeable = False
+        return self._held
+
+    @_cells.setter
+    def _cells(self, cells: Int64) -> None:
+        self._held, self._others = cells, ()
 
     # ── which state, which process ────────────────────────────────────────────────────────────────────────────
 
@@ -163,15 +179,25 @@ class Guarded:
             c = mine.max_contributions or 1
             raise IncompatibleError("epsilon", tidy(c * self._noise.epsilon), tidy(c * other._noise.epsilon))
 
-    def _add_cells(self, other: Int64) -> int:
-        """Add other cells to these, all or nothing, and return a bound."""
+    def _add_cells(self, other: Guarded) -> int:
+        """Add other cells to these, all or nothing, and return a bound; later, if neither can change meanwhile."""
+        if self._state == other._state == "sealed" and self._shared:
+            bound = self._largest() + other._largest()
+            if bound <= LIMIT:
+                self._others += (other._held, *other._others)
+                other._shared = True
+                return bound
         cells = self._own_cells()
         try:
-            bound = add_cells(self._cells, other, cells)
+            bound = add_cells(self._cells, other._cells, cells)
         finally:
             self._cells.flags.writeable = self._state == "open"
         self._cells, self._shared = cells, False
         return bound
+
+    def _largest(self) -> int:
+        """Return at least the largest |cell| of a sealed sketch."""
+        return self._bound if self._others else largest(self._held)
 
     def _take_over(self, other: Guarded) -> None:
         """Become both, now that the cells are the sum of both."""
@@ -186,7 +212,7 @@ class Guarded:
         if self._fresh:
             self._open()
         else:
-            self._cells.flags.writeable = False
+            self._held.flags.writeable = False
 
     def _retire(self) -> None:
         """Make an open sketch useless: its noise lives on in another one."""

@@ -27,10 +27,11 @@ from ..noise import DiscreteLaplace, Exact, exact_positive, tidy
 from ..noisy import NoisyCounts
 from .cells import noisy_cells
 from .domain import Domain, finder_for, read_domain, sampled_cells
-from .files import Stored, read_sketch, require_writable, write_sketch
+from .files import Stored, read_sketch
 from .guards import new_identity
 from .ingestion import Ingesting
 from .inputs import read_items
+from .saving import require_writable, write_sketch
 
 __all__ = ["Sketch", "noise_shares"]
 
@@ -286,10 +287,8 @@ begin_epoch() first, which draws fresh noise
         with self._lock:
             require_writable(path)  # before sealing: a mistyped path should cost nothing
             self._seal("save")
-            write_sketch(path, self._stored())
-
-    def _stored(self) -> Stored:
-        return Stored(self._cells, self._noise, self._layout, self._account, self._identities)
+            held = Stored(self._held, self._noise, self._layout, self._account, self._identities)
+            write_sketch(path, held, self._others)
 
     def begin_epoch(self) -> None:
         """Draw fresh noise on top (power + 1) and open the sketch for more items.
@@ -310,7 +309,7 @@ begin_epoch() first, which draws fresh noise
         first, second = sorted((self, other), key=id)
         with first._lock, second._lock:
             self._require_mergeable(other)
-            self._bound = self._add_cells(other._cells)
+            self._bound = self._add_cells(other)
             self._take_over(other)
 
     def __add__(self, other: object) -> Sketch:
@@ -321,7 +320,7 @@ begin_epoch() first, which draws fresh noise
         first, second = sorted((self, other), key=id)
         with first._lock, second._lock:
             both = type(self)(_MAKE, **self._as_state())
-            both._shared = self._shared or self._state == "sealed"
+            both._shared = self._shared = self._shared or self._state == "sealed"
             both.merge(other)
             self._retire()
         return both
