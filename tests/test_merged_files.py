@@ -86,7 +86,7 @@ def test_the_same_for_a_merge_in_place(tmp_path: Path) -> None:
     left, right = Sketch.known(1000, epsilon=1), Sketch.known(1000, epsilon=1)
     left.release()
     right.save(tmp_path / "right")
-    expected = left.release().counts + right.release().counts
+    expected = left.release().counts + total([tmp_path / "right"])
     left.merge(right)
     right.begin_epoch()
     right.update([3] * 1000)

@@ -12,6 +12,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("POLARS_ROW_GROUP_PREFETCH_SIZE", "2")  # 50 MB less of memory, and no slower
 
-from ._app import app, main
+from ._app import app, main, run
 
-__all__ = ["app", "main"]
+__all__ = ["app", "main", "run"]
