@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -135,3 +137,21 @@ def test_bad_plans_are_refused(options, message):
 
 def test_named_shapes_are_documented():
     assert set(NAMED) == {"geometric", "normal", "ones", "poisson", "power", "uniform"}
+
+
+@pytest.mark.parametrize(
+    "given", [{"epsilon": 1, "cells": 1000}, {"cells": 1000, "target": 0.3}, {"epsilon": 1, "target": 0.3}]
+)
+def test_every_release_is_told_and_their_number_is_known_before(given: dict[str, Any]) -> None:
+    told: list[tuple[int, int]] = []
+    plan(**given, shape="ones", method="isotonic", repetitions=2, step=lambda *now: told.append(now))
+    assert [done for done, _ in told] == list(range(1, len(told) + 1))
+    assert {total for _, total in told} == {len(told)}
+
+
+def test_every_reconstruction_of_a_comparison_is_told() -> None:
+    from unnoise.answers.compare import compare
+
+    told: list[tuple[int, int]] = []
+    compare([1, 2, 0], epsilon=1, methods=["isotonic", "linear"], repetitions=3, step=lambda *now: told.append(now))
+    assert told == [(done, 6) for done in range(1, 7)]

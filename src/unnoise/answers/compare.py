@@ -8,7 +8,7 @@ the number of distinct items and the total are off.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,6 +78,7 @@ def compare(
     methods: Sequence[str] | None = None,
     repetitions: int = 1,
     seed: int = 0,
+    step: Callable[[int, int], None] | None = None,
 ) -> Comparison:
     """Run estimators on true counts with noise of ε.
 
@@ -86,6 +87,7 @@ def compare(
     counts : integers ≥ 0, one per item; or distinct counts when ``how_many`` says how many items have each
     domain : size of the domain, where it is larger than the items given: the others have count 0
     methods : names of estimators, all by default
+    step : told, after every reconstruction, how many are done and how many there are
 
     Examples
     --------
@@ -101,9 +103,11 @@ def compare(
             raise InputError(f"methods must be among {', '.join(ORDER)}, got {method!r}")
     rng = np.random.default_rng(seed)
     releases = [draw_noisy_profile(values, cells, law, rng) for _ in range(repetitions)]
-    results = tuple(_run(method, releases, values, cells) for method in chosen)
+    results = []
+    for index, method in enumerate(chosen):
+        results.append(_run(method, _telling(releases, step, index, len(chosen)), values, cells))
     truth = {"distinct": float(cells[values > 0].sum()), "total": float(values @ cells.astype(float))}
-    return Comparison(results, values, cells, float(law.epsilon), repetitions, truth)
+    return Comparison(tuple(results), values, cells, float(law.epsilon), repetitions, truth)
 
 
 def _truth(counts: Any, how_many: Any, domain: int | None) -> tuple[Int64, Int64]:
@@ -128,7 +132,17 @@ def _truth(counts: Any, how_many: Any, domain: int | None) -> tuple[Int64, Int64
     return values.astype(np.int64), cells.astype(np.int64)
 
 
-def _run(method: str, releases: Sequence[NoisyProfile], values: Int64, cells: Int64) -> Result:
+def _telling(
+    releases: Sequence[NoisyProfile], step: Callable[[int, int], None] | None, turn: int, turns: int
+) -> Iterator[NoisyProfile]:
+    """Yield the releases of one turn and tell when each is done with."""
+    for index, noisy in enumerate(releases):
+        yield noisy
+        if step is not None:
+            step(turn * len(releases) + index + 1, turns * len(releases))
+
+
+def _run(method: str, releases: Iterable[NoisyProfile], values: Int64, cells: Int64) -> Result:
     """Reconstruct every release with one estimator and average its errors."""
     found = []
     profile = None

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,8 @@ METRICS = ("l1", "l2", "linf", "w1")
 ANSWERS = ("seen once", "distinct", "at least 2", "at least 5", "at least 10", "total")
 EPSILONS = (0.01, 20.0)
 CELLS = (10, 10**9)
+CLOSE = 0.02
+"""How closely ε or the number of cells is sought, in log."""
 TAIL = 1e-13
 """Noise beyond the reach of this probability is left out of the drawing."""
 
@@ -116,6 +119,7 @@ def plan(
     method: str = "auto",
     repetitions: int = 5,
     seed: int = 0,
+    step: Callable[[int, int], None] | None = None,
 ) -> Plan:
     """Say what error and interval widths to expect, or which ε or number of cells a target needs.
 
@@ -137,6 +141,8 @@ def plan(
         Simulated releases behind each figure.
     seed : int
         Of the simulation only: a plan has no secrets.
+    step : callable, optional
+        Told, after every simulated release, how many are done and how many there will be.
 
     Examples
     --------
@@ -154,8 +160,14 @@ def plan(
     fixed_cells = None if cells is None else _check_cells(cells)
     fixed_epsilon = None if epsilon is None else float(exact_positive("epsilon", epsilon))
 
+    once = fixed_epsilon is not None and fixed_cells is not None
+    ends = CELLS if fixed_cells is None else EPSILONS
+    releases = repetitions * (1 if once else 1 + math.ceil(math.log2(math.log(ends[1] / ends[0]) / CLOSE)))
+    done = count(1)
+
     def attempt(eps: float, d: int) -> Plan:
-        return _simulate(eps, d, shape, method, goal, repetitions, seed)
+        tell = None if step is None else lambda: step(next(done), releases)
+        return _simulate(eps, d, shape, method, goal, repetitions, seed, tell)
 
     if fixed_epsilon is not None and fixed_cells is not None:
         return attempt(fixed_epsilon, fixed_cells)
@@ -203,7 +215,7 @@ def _two_digits(x: float) -> float:
 def _search(
     attempt: Callable[[float], Plan], ends: tuple[float, float], name: str, goal: tuple[str, float]
 ) -> Plan:
-    """Find the smallest x in ``ends`` whose plan reaches the goal, by bisection on log x to 2 %."""
+    """Find the smallest x in ``ends`` whose plan reaches the goal, by bisection on log x until it is close."""
     low, high = math.log(ends[0]), math.log(ends[1])
     best = attempt(ends[1])
     if not best.reached:
@@ -212,7 +224,7 @@ def _search(
             f"target must be reachable with {name} ≤ {ends[1]:g}: {goal[0]}={goal[1]:g} was asked, "
             f"{value:.3g} is what {name}={ends[1]:g} gives"
         )
-    while high - low > 0.02:
+    while high - low > CLOSE:
         middle = (low + high) / 2
         trial = attempt(math.exp(middle))
         if trial.reached:
@@ -223,8 +235,9 @@ def _search(
 
 
 def _simulate(
-    epsilon: float, cells: int, shape: Any, method: str, goal: tuple[str, float] | None, repetitions: int, seed: int
-) -> Plan:
+    epsilon: float, cells: int, shape: Any, method: str, goal: tuple[str, float] | None, repetitions: int, seed: int,
+    tell: Callable[[], None] | None,
+) -> Plan:  # fmt: skip
     """Release and reconstruct a data set of the shape a few times; average errors and widths."""
     law = DiscreteLaplace(epsilon)
     rng = np.random.default_rng(seed)
@@ -236,6 +249,8 @@ def _simulate(
             found[name].append(error)
         for name, estimate in zip(ANSWERS, _answers(profile)):
             found[name].append((estimate.high - estimate.low) / 2)
+        if tell is not None:
+            tell()
     mean = {name: float(np.mean(numbers)) for name, numbers in found.items()}
     return Plan(
         epsilon, cells, shape_text(shape), method,

@@ -250,10 +250,12 @@ def reconstruct_all(
 ) -> dict[str, Profile]:
     """Release and reconstruct every sketch."""
     from ..answers.reconstruct import reconstruct
-    from ._show import saying
+    from ._show import stepping
 
     profiles = {}
-    for index, (name, sketch) in enumerate(sketches.items(), 1):
-        with saying(f"reconstructing {name} ({index} of {len(sketches)})" if name else "reconstructing"):
+    with stepping("reconstructing", "groups") as step:
+        for index, (name, sketch) in enumerate(sketches.items(), 1):
             profiles[name] = reconstruct(sketch.release(), method=method, max_count=max_count)
+            if len(sketches) > 1:
+                step(index, len(sketches))
     return profiles

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..answers.profile import Profile
     from ..reading.ingest import Batch
 
-__all__ = ["note", "print_json", "print_profiles", "saying", "screen", "with_progress", "write_output"]
+__all__ = ["note", "print_json", "print_profiles", "saying", "screen", "stepping", "with_progress", "write_output"]
 
 PATIENCE = 0.7
 """Seconds before a progress bar appears."""
@@ -85,13 +85,34 @@ def with_progress(batches: Iterable[Batch], total: int | None, label: str) -> It
 
 @contextmanager
 def saying(text: str) -> Iterator[None]:
-    """Show a spinner while something works, on a terminal only."""
+    """Show that something works, and for how long, on a terminal only."""
+    with stepping(text):
+        yield
+
+
+@contextmanager
+def stepping(text: str, unit: str = "") -> Iterator[Callable[[int, int], None]]:
+    """Yield what is told (steps done, steps in all); a terminal shows them, with rate and time left."""
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
     console = screen(stderr=True)
-    if not console.is_terminal:
-        yield
-        return
-    with console.status(text):
-        yield
+    waiting = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    counting = TextColumn("{task.completed:,.0f} of {task.total:,.0f} " + unit)
+    known = (
+        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), counting,
+        TextColumn("{task.fields[rate]}"), TimeRemainingColumn(),
+    )  # fmt: skip
+    bar = Progress(*waiting, console=console, transient=True, disable=not console.is_terminal)
+    task = bar.add_task(text, total=None, rate="")
+    started = time.monotonic()
+
+    def step(done: int, total: int) -> None:
+        bar.columns = known
+        rate = done / max(time.monotonic() - started, 1e-9)
+        bar.update(task, completed=done, total=total, rate=f"{rate:,.1f}/s" if rate >= 1 else f"{60 * rate:,.1f}/min")
+
+    with bar:
+        yield step
 
 
 def write_output(text: str, path: str) -> None:

@@ -42,13 +42,13 @@ def plan(
 ) -> None:
     """Say what errors and intervals to expect, or which ε or cells a target needs, before any budget is spent."""
     from ..answers.plan import plan as make_plan
-    from ._show import print_json, saying
+    from ._show import print_json, stepping
 
-    with saying("simulating"):
+    with stepping("simulating", "releases") as step:
         found = make_plan(
             epsilon=None if epsilon is None else opt.as_epsilon(epsilon),
             cells=None if cells is None else opt.as_cells(cells),
-            shape=shape, target=_target(target), method=method, repetitions=repetitions,
+            shape=shape, target=_target(target), method=method, repetitions=repetitions, step=step,
         )  # fmt: skip
     if as_json:
         print_json(found.to_dict())
@@ -103,14 +103,16 @@ def compare(
 ) -> None:
     """Run every estimator on data whose truth is known, and set their errors side by side."""
     from ..answers.compare import compare as run
-    from ._show import note, print_json, saying
+    from ._show import note, print_json, stepping
     from ._truth import true_counts
 
     law = opt.as_epsilon(epsilon)
     counts, how_many = true_counts(inputs, column, count_column, freq_count, integers, sql, format, no_header)
     size = None if domain is None else opt.as_cells(domain)
-    with saying("comparing estimators"):
-        found = run(counts, how_many=how_many, epsilon=law, domain=size, methods=method, repetitions=repetitions)
+    with stepping("comparing estimators", "reconstructions") as step:
+        found = run(
+            counts, how_many=how_many, epsilon=law, domain=size, methods=method, repetitions=repetitions, step=step
+        )
     if plot is not None:
         found.plot(plot)
         note(f"picture written to {plot}")
