@@ -1,17 +1,19 @@
 """Newton's system in its dual form (Cholesky), and unsquared (LU) where that form does not exist.
 
-**Dual form.** With D = Z/F and diagonal curvature Y > 0: (F/Z + T·Y⁻¹·T) ω = (F/Z) r, Δf = (F/Z)(r − ω) = T·Y⁻¹·T·ω.
+With D = Z/F, curvature Y (banded, in x = E f) and an optional banded penalty P, the unknowns ω (change of the
+gradient), Δx and Δf = T·Δx solve
 
-**Augmented form**, the two equations that the dual and primal forms combine.
+    ω + (D + P)·T·Δx = r,        T·ω − Y·Δx = g.
 
-With D = Z/F, curvature Y (banded, in x) and an optional banded penalty P, the unknowns ω (change of KᵀYK·f) and
-Δx solve
+g is what the gradient changes by even if f stays: without it (0, the likelihood) T·ω = Y·Δx. Where there is one
+(multipliers of slacks) it must not be moved into r as E g: ω would be a small number written as a difference of large
+ones, and T·ω and Δx = Y⁻¹(T·ω − g) would lose as many digits.
 
-    ω + (D + P)·T·Δx = r,        T·ω − Y·Δx = 0,        and then Δf = T·Δx.
+**Dual form**, no penalty, Y > 0 diagonal: (D⁻¹ + T·Y⁻¹·T) ω = D⁻¹r + T·Y⁻¹·g, Δf = D⁻¹(r − ω) = T·Y⁻¹·(T·ω − g).
 
-Interleaved as ω_0, Δx_0, ω_1, Δx_1, … this is banded. Δx is measured in units of x (columns and second equations are
-scaled by x) and the first equations are divided by D, so that all entries are of one order. Nothing is squared: the
-condition number is that of T, not of T².
+**Augmented form**, both equations at once, interleaved as ω_0, Δx_0, ω_1, Δx_1, …: banded. Δx is measured in units of x
+(columns and second equations are scaled by x) and the first equations are divided by D, so that all entries are of one
+order. Nothing is squared: the condition number is that of T, not of T².
 """
 
 from __future__ import annotations
@@ -25,38 +27,41 @@ from scipy.linalg.lapack import dgbtrf, dgbtrs
 
 from ._chain import DiagonalSandwich, band_product, row_diagonals
 
-__all__ = ["augmented_solver", "dual_solver"]
+__all__ = ["Solver", "augmented_solver", "dual_solver"]
 
 Floats = NDArray[np.float64]
+Solver = Callable[..., tuple[Floats, Floats, Floats]]
+"""(r, g or nothing) ↦ (Δf, ω, Δx)."""
 
 
-def dual_solver(
-    around: DiagonalSandwich, inverse_band: Floats, weight: Floats, slack: Floats
-) -> Callable[[Floats], tuple[Floats, Floats]]:
-    """Factor the dual form once; return r ↦ (Δf, change of the gradient). ``slack`` is F/Z, ``weight`` Y."""
+def dual_solver(around: DiagonalSandwich, inverse_band: Floats, weight: Floats, slack: Floats) -> Solver:
+    """Factor the dual form once. ``slack`` is F/Z, ``weight`` Y."""
     system = around(1 / weight)
-    # Where F/Z is the larger term of the diagonal, T·Y⁻¹·T·ω loses fewer digits than (F/Z)(r − ω).
+    # Where F/Z is the larger term of the diagonal, T·Δx loses fewer digits than (F/Z)(r − ω).
     bound = slack <= system[0]
     system[0] += slack
     factor = cholesky_banded(system, overwrite_ab=True, lower=True, check_finite=False)
 
-    def solve(r: Floats) -> tuple[Floats, Floats]:
-        change = cho_solve_banded((factor, True), slack * r, overwrite_b=True, check_finite=False)
-        inner = band_product(inverse_band, change)
-        inner /= weight
-        df = band_product(inverse_band, inner)
-        np.subtract(r, change, out=inner)
-        inner *= slack
-        np.copyto(df, inner, where=bound)
-        return df, change
+    def solve(r: Floats, g: Floats | None = None) -> tuple[Floats, Floats, Floats]:
+        right = slack * r
+        if g is not None:
+            right += band_product(inverse_band, g / weight)
+        change = cho_solve_banded((factor, True), right, overwrite_b=True, check_finite=False)
+        dx = band_product(inverse_band, change)
+        if g is not None:
+            dx -= g
+        dx /= weight
+        df = band_product(inverse_band, dx)
+        np.copyto(df, slack * (r - change), where=bound)
+        return df, change, dx
 
     return solve
 
 
 def augmented_solver(
     inverse_band: Floats, curvature: Floats, penalty: Floats | None, slack: Floats, x: Floats
-) -> Callable[[Floats], tuple[Floats, Floats]]:
-    """Factor once; return r ↦ (Δf, change of the gradient). ``slack`` is F/Z."""
+) -> Solver:
+    """Factor both equations once. ``slack`` is F/Z."""
     size = x.size
     t = row_diagonals(inverse_band[:size])
     upper = t if penalty is None else _add(t, _row_scaled(_product(row_diagonals(penalty[:size]), t, size), slack))
@@ -76,16 +81,19 @@ def augmented_solver(
     if info != 0:
         raise LinAlgError(f"the augmented system is singular at unknown {info}")
 
-    def solve(r: Floats) -> tuple[Floats, Floats]:
+    def solve(r: Floats, g: Floats | None = None) -> tuple[Floats, Floats, Floats]:
         right = np.zeros(2 * size)
         right[0::2] = slack * r
+        if g is not None:
+            right[1::2] = x * g
         both, _ = dgbtrs(lu, reach, reach, right, pivots)
         change, dx = both[0::2], both[1::2] * x
         df = band_product(inverse_band, dx)
         if penalty is None:
             # Δf = (F/Z)(r − ω) = T·Δx: entry by entry, take the one whose terms are smaller
-            return np.where(slack * np.abs(r) < np.abs(inverse_band[0] * dx), slack * (r - change), df), change
-        return df, change + band_product(penalty, df)
+            df = np.where(slack * np.abs(r) < np.abs(inverse_band[0] * dx), slack * (r - change), df)
+            return df, change, dx
+        return df, change + band_product(penalty, df), dx
 
     return solve
 

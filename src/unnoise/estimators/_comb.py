@@ -114,6 +114,22 @@ class Comb:
         """x = E f."""
         return self._filter(self._points, f, self._points)
 
+    def rows_of(self, x: Floats) -> Floats:
+        """m from x: rows inside are points, rows outside follow by the autoregression."""
+        m = np.where(self._inside, x[self._row_points], 0.0)
+        for sides in self._outside:
+            for first, rows, matrix in sides:
+                m[rows] = matrix @ x[first : first + matrix.shape[1]]
+        return m
+
+    def gather(self, r: Floats) -> Floats:
+        """Cᵀ r, the transpose of :meth:`rows_of`."""
+        pull = np.bincount(self._row_points[self._inside], weights=r[self._inside], minlength=self.size).astype(float)
+        for sides in self._outside:
+            for first, rows, matrix in sides:
+                pull[first : first + matrix.shape[1]] += r[rows] @ matrix
+        return pull
+
     def curvature(self, weight: Floats) -> Floats:
         """Second derivative in x of ½ Σ weight·m²: diagonal, plus a small block at the ends of a stretch."""
         band = np.zeros((self._curvature_rows, self.size))

@@ -28,21 +28,18 @@ max(0, max ∇) − ∇·f. Without penalty f is first scaled to Σf = 1, and th
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_solve_banded, cholesky_banded
 
-from ._augmented import augmented_solver, dual_solver
+from ._augmented import Solver, augmented_solver, dual_solver
 from ._chain import BLOCK, Channel, DiagonalSandwich, band_product, sandwich
 
 __all__ = ["Optimum", "longest_step", "maximise"]
 
 Floats = NDArray[np.float64]
-Solver = Callable[[Floats], tuple[Floats, Floats]]
-"""Right-hand side r ↦ (Δf, Δ of the gradient KᵀY K Δf + P Δf)."""
 
 BACK_OFF = 0.99
 """Share of the way to the boundary that a step may take."""
@@ -185,7 +182,7 @@ def _step(
         # in place: at a million points the time goes into moving memory
         r = (centre - second_order) / f
         r -= gradient
-        df, dz = solve(r)
+        df, dz, _ = solve(r)
         dz += gradient
         dz -= z
         if not (np.isfinite(df.sum()) and np.isfinite(dz.sum())):
@@ -264,8 +261,9 @@ class _Newton:
         system[0] += weight
         factor = cholesky_banded(system, overwrite_ab=True, lower=True)
 
-        def solve(r: Floats) -> tuple[Floats, Floats]:
-            df = band_product(self.band, cho_solve_banded((factor, True), band_product(self.band, r)))
-            return df, r - stiffness * df
+        def solve(r: Floats) -> tuple[Floats, Floats, Floats]:
+            dx = cho_solve_banded((factor, True), band_product(self.band, r))
+            df = band_product(self.band, dx)
+            return df, r - stiffness * df, dx
 
         return solve

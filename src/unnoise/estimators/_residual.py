@@ -39,8 +39,8 @@ class Residual(Protocol):
         """h, S and r_τ of the bordering variable, if there is one; after :meth:`right`."""
         ...
 
-    def aim(self, dm: Floats, dtau: float) -> tuple[float, Floats]:
-        """Fix the direction; the longest step in it, and the change of q."""
+    def aim(self, dm: Floats, dtau: float) -> float:
+        """Fix the direction; the longest step in it."""
         ...
 
     def ahead(self, step: float) -> float:
@@ -91,9 +91,9 @@ class Square:
         """h, S and r_τ of the bordering variable, if there is one."""
         return None
 
-    def aim(self, dm: Floats, dtau: float) -> tuple[float, Floats]:
-        """Fix the direction; the longest step in it, and the change of q."""
-        return math.inf, dm
+    def aim(self, dm: Floats, dtau: float) -> float:
+        """Fix the direction; the longest step in it."""
+        return math.inf
 
     def ahead(self, step: float) -> float:
         """Sum of products after a step."""
@@ -165,7 +165,7 @@ class Pairs:
         self.rb = np.where(self.two_sided, down / self.lower - self.beta, 0.0)
         if self.shared:
             return np.asarray(self.ra - self.rb)
-        return np.asarray(self.ra - self.rb + (self.q - self.p) * (self.ra + self.rb) / (self.p + self.q))
+        return np.asarray(2 * (self.q * self.ra - self.p * self.rb) / (self.p + self.q))
 
     def border(self) -> tuple[Floats, float, float] | None:
         """h, S and r_τ of the bordering variable, if there is one."""
@@ -174,8 +174,8 @@ class Pairs:
         missing = 1 - float(self.alpha.sum() + self.beta.sum())
         return self.q - self.p, float((self.p + self.q).sum()), float((self.ra + self.rb).sum()) - missing
 
-    def aim(self, dm: Floats, dtau: float) -> tuple[float, Floats]:
-        """Fix the direction; the longest step in it, and the change of q."""
+    def aim(self, dm: Floats, dtau: float) -> float:
+        """Fix the direction; the longest step in it."""
         own: Floats = (self.ra + self.rb - (self.q - self.p) * dm) / (self.p + self.q)
         slack = dtau if self.shared else own
         self.d_upper, self.d_lower = slack - dm, slack + dm
@@ -188,7 +188,7 @@ class Pairs:
             longest_step(self.lower[two], self.d_lower[two], math.inf),
             longest_step(self.beta[two], self.d_beta[two], math.inf),
         )
-        return (reach if math.isfinite(float(np.sum(self.d_alpha))) else 0.0), self.d_alpha - self.d_beta
+        return reach if math.isfinite(float(np.sum(self.d_alpha))) else 0.0
 
     def ahead(self, step: float) -> float:
         """Sum of products after a step."""
