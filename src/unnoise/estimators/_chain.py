@@ -9,12 +9,14 @@ inverse T = E⁻¹ is tridiagonal:
 
 and E f takes two passes of positive numbers, each exact to rounding in every entry: the sequence predicts itself,
 T = L·D·Lᵀ with L_ii = 1, L_{i+1,i} = −q_i and D_ii = 1/(1−q_i²) (1 at the end), hence x = E f from
-F_i = f_i + q_{i−1}F_{i−1} and x_i = (1−q_i²)F_i + q_i·x_{i+1}. Row sums b = T1 are
+F_i = f_i + q_{i−1}F_{i−1} and x_i = (1−q_i²)F_i + q_i·x_{i+1}. From the other end, T = BᵀB with B bidiagonal:
+B_ii = 1/√(1−q_{i−1}²), B_{i,i−1} = −q_{i−1}·B_ii. Row sums b = T1 are
 ½tanh(ε·L_{i−1}/2) + ½tanh(ε·L_i/2), a missing gap counting as infinite.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, Protocol
 
 import numpy as np
@@ -38,9 +40,11 @@ class Channel(Protocol):
     of x, so that the second derivative in x of any sum over rows stays banded.
 
     inverse_band : T in LAPACK's lower banded form, row k holding T[i+k, i] at column i
+    inverse_factor : B with T = BᵀB, lower triangular, row k holding B[i, i−k] at column i
     """
 
     inverse_band: Floats
+    inverse_factor: Floats
 
     def apply(self, f: Floats) -> Floats:
         """K f, one entry for every row of the data."""
@@ -89,6 +93,9 @@ class Chain:
         self.inverse_band[0, :-1] += q * q / loss
         self.inverse_band[0, 1:] += q * q / loss
         self.inverse_band[1, :-1] = -q / loss
+        self.inverse_factor = np.zeros((2, size))
+        self.inverse_factor[0] = np.append(1.0, 1 / np.sqrt(loss))
+        self.inverse_factor[1, 1:] = -q / np.sqrt(loss)
         half = 0.5 * np.tanh(exponent / 2)
         self.row_sums = np.zeros(size)
         self.row_sums[:-1] += half
@@ -148,6 +155,7 @@ class Line(Chain):
         super().__init__(points, noise)
         self._scale = float(np.exp(noise.log_scale))
         self.inverse_band /= self._scale
+        self.inverse_factor /= math.sqrt(self._scale)
         inside = np.clip(rows, points[0], points[-1])
         self._at = np.searchsorted(points, inside)
         self._decay = np.exp(-float(noise.epsilon) * np.abs(rows - inside).astype(float))

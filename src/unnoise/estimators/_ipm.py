@@ -14,7 +14,8 @@ Y = y/m², dense in f. In x = E f (T = E⁻¹ banded, Δf = TΔx) it is banded, 
   power 1, and accurate where T is ill-conditioned (ε = 0.001): small entries of f come out of a product, not of a
   difference;
 * *primal* (penalty): (Y + T(P + Z/F)T) Δx = T r;
-* *augmented* (the fallback, and the one for ρ > 1): both at once, unsquared, by banded LU with pivoting.
+* *factored* (the fallback, and the one for ρ > 1): in the factor of T, unsquared, by banded LU with pivoting
+  (:mod:`._augmented`).
 
 Steps are Mehrotra's predictor and corrector [1]_. f and z stay positive, m and u are recomputed from f by positive
 sums, hence the certificate below is that of the f returned, whatever the accuracy of the steps.
@@ -34,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_solve_banded, cholesky_banded
 
-from ._augmented import Solver, augmented_solver, dual_solver
+from ._augmented import Solver, dual_solver, factored_solver
 from ._chain import BLOCK, Channel, DiagonalSandwich, band_product, sandwich
 
 __all__ = ["Optimum", "longest_step", "maximise"]
@@ -227,16 +228,16 @@ class _Newton:
         elif square:
             self.form = "primal"
         else:
-            self.form = "augmented"
+            self.form = "factored"
         if square:
             self.around = DiagonalSandwich(self.band)
         self.penalty_inside = None if penalty is None else sandwich(self.band, penalty)
 
     def fall_back(self) -> bool:
-        """Go over to the augmented form; False where that is already in use."""
-        if self.form == "augmented":
+        """Go over to the factored form; False where that is already in use."""
+        if self.form == "factored":
             return False
-        self.form = "augmented"
+        self.form = "factored"
         return True
 
     def factor(self, f: Floats, z: Floats, m: Floats) -> Solver | None:
@@ -247,7 +248,9 @@ class _Newton:
             if self.form == "primal":
                 return self._primal(f, z, weight)
             x = self.channel.points_of(m, f)
-            return augmented_solver(self.band, self.channel.curvature(weight), self.penalty, f / z, x)
+            return factored_solver(
+                self.channel.inverse_factor, self.channel.curvature(weight), self.penalty, f / z, x
+            )
         except (LinAlgError, ValueError):
             return None
 

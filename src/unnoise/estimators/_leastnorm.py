@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 
-from ._augmented import Solver, augmented_solver, dual_solver
+from ._augmented import Solver, dual_solver, factored_solver
 from ._chain import Channel, DiagonalSandwich
 from ._ipm import BACK_OFF, SHORT, longest_step
 from ._residual import Pairs, Residual, Square
@@ -141,7 +141,7 @@ def _step(
     try:
         if around is None:
             x = channel.points_of(m, f)
-            solve = augmented_solver(channel.inverse_band, channel.curvature(weight), None, f / z, x)
+            solve = factored_solver(channel.inverse_factor, channel.curvature(weight), None, f / z, x)
         else:
             solve = dual_solver(around, channel.inverse_band, channel.curvature(weight)[0], f / z)
     except (LinAlgError, ValueError):
