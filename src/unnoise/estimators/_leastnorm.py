@@ -36,6 +36,9 @@ __all__ = ["LeastNorm", "least_norm"]
 Floats = NDArray[np.float64]
 
 
+EVERYWHERE = 1e-5
+"""Share of the starting mass that is spread over all points; the rest lies where the cells were seen."""
+
 PATIENCE = 20
 """Iterations without progress before the search ends."""
 
@@ -85,15 +88,15 @@ def _descend(
 ) -> LeastNorm:
     """One run of the interior point."""
     size = channel.inverse_band.shape[1]
-    f = np.full(size, 1 / size)
+    f = _begin(y, channel)
     m = channel.apply(f)
     part: Residual = Square(y) if p == 2 else Pairs(y, m, shared=p == math.inf)
     gradient = channel.transpose(part.pull(m))
-    # dual feasible from the start, and with products f·z no smaller than those of the slacks: off the centre it crawls
+    # products f·z within a factor 2 of each other and no smaller than those of the slacks: off the centre it crawls
     others, count = part.products()
     spread = float(gradient.max() - gradient.min())
     lam = float(gradient.min()) - max(spread, size * others / max(count, 1), 1e-12)
-    z = gradient - lam
+    z = (gradient - lam) / (size * f)
     around = DiagonalSandwich(channel.inverse_band) if channel.curvature(y).shape[0] == 1 else None
     best: LeastNorm | None = None
     patience, least = PATIENCE, math.inf
@@ -126,6 +129,12 @@ def _descend(
     return LeastNorm(best.f, best.z, best.value, best.lower, iteration)
 
 
+def _begin(y: Floats, channel: Channel) -> Floats:
+    """Masses near the cells: Kᵀy, and a little everywhere."""
+    near = channel.transpose(y)
+    return np.asarray((1 - EVERYWHERE) / near.sum() * near + EVERYWHERE / near.size)
+
+
 def _step(
     part: Residual,
     channel: Channel,
@@ -137,7 +146,7 @@ def _step(
     cautious: bool,
 ) -> tuple[Floats, Floats, float] | None:
     """One predictor–corrector step, or None where the system could not be solved."""
-    weight = part.weight()
+    weight = part.weight(m)
     try:
         if around is None:
             x = channel.points_of(m, f)
