@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_solve_banded, cholesky_banded
 from scipy.linalg.lapack import dgbtrf, dgbtrs
 
-from ._chain import DiagonalSandwich, band_product, row_diagonals
+from ._chain import BLOCK, DiagonalSandwich, band_product, row_diagonals
 
 __all__ = ["Solver", "dual_solver", "factored_solver"]
 
@@ -56,7 +56,9 @@ def dual_solver(around: DiagonalSandwich, inverse_band: Floats, weight: Floats, 
             dx -= g
         dx /= weight
         df = band_product(inverse_band, dx)
-        np.copyto(df, slack * (r - change), where=bound)
+        for begin in range(0, df.size, BLOCK):
+            part = slice(begin, begin + BLOCK)
+            np.copyto(df[part], slack[part] * (r[part] - change[part]), where=bound[part])
         return df, change, dx
 
     return solve

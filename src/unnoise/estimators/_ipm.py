@@ -201,7 +201,13 @@ def _step(
         # The second-order term leads astray far from the path: go back towards it without.
         plain = direction(0.5 * mu, 0.0)
         df, dz, length = plain if plain[2] > length else (df, dz, length)
-    return (f + length * df, z + length * dz) if length > 0 else None
+    if length == 0:
+        return None
+    df *= length
+    df += f
+    dz *= length
+    dz += z
+    return df, dz
 
 
 def longest_step(v: Floats, dv: Floats, limit: float = 1.0) -> float:
