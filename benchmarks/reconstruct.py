@@ -248,8 +248,8 @@ def main() -> None:
     text = "## Speed of reconstruction\n\n" + machine("numpy", "scipy", "highspy") + "\n\n" + "\n".join(lines)
     text += "\n\nInterleaved in one run, best of the repetitions; ε = 0.5 where not said (growth: ε = 1)."
     text += (
-        "\n*banded*: entries of K below 1e-15 left out before; *handed over dense*: all entries given, those below 1e-15 "
-        "left\nout by HiGHS while reading; *dense*: none is small enough to be left out."
+        "\n*banded*: entries of K below 1e-15 left out before; *handed over dense*: all entries given, those below "
+        "1e-15 left\nout by HiGHS while reading; *dense*: none is small enough to be left out."
     )
     if options.write:
         write_section("reconstruct", text)
