@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -48,6 +49,30 @@ def test_conditions_of_optimality(counts, epsilon, power):
     assert (fit.mass > 0).all()
     assert fit.mass.sum() == pytest.approx(1, abs=1e-12)
     excess, slack = steepest(noisy, fit)
+    assert excess < 2e-9
+    assert slack < 1e-8
+
+
+@pytest.mark.parametrize("bound", [None, 9])
+@pytest.mark.parametrize(
+    ("counts", "epsilon", "power"),
+    [
+        ([0, 0, 3], 0.01, 3),
+        ([0, 0, 0, 0, 3], 0.01, 3),
+        ([-3, 4], 0.01, 3),
+        ([1, 1, 1, 1, 1, 2, 2, 3, 4], 0.01, 4),
+        ([0] * 7 + [1] * 10 + [2] * 11 + [3] * 10, 0.001, 3),
+        ([2, 3, 7, 9], 0.001, 4),
+        ([-2, -2] + [-1] * 5 + [0] * 7 + [1] * 3 + [3, 3] + [4] * 5 + [5] * 6 + [6] * 3, 0.001, 4),
+        ([0, 0, 1, 1, 1, 2, 2, 2, 3, 4, 4, 5, 6, 6, 6], 0.1, 4),
+    ],
+)
+def test_conditions_of_optimality_where_the_inverse_is_ill_conditioned(counts, epsilon, power, bound):
+    """Found by exploring: ((1+a)/(1−a))^(2ρ) is 1e13 to 1e27 here."""
+    noisy = NoisyProfile.from_counts(counts, epsilon=epsilon, power=power)
+    fit = likelihood(noisy, max_count=bound)
+    assert fit.diagnostics["converged"]
+    excess, slack = steepest(noisy, fit, bound)
     assert excess < 2e-9
     assert slack < 1e-8
 
@@ -191,6 +216,30 @@ def test_comb_is_inverse_and_sees_rows_outside(size, power):
     assert np.allclose(comb.transpose(r), k.T @ r, rtol=1e-11)
     c = np.linalg.solve(e, k.T).T
     assert np.allclose(banded_to_dense(comb.curvature(r)), c.T @ (r[:, None] * c), atol=1e-8)
+
+
+@pytest.mark.parametrize(("epsilon", "power"), [("1/1000", 3), ("1/100", 4), (1, 2), (5, 6)])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 8])
+def test_inverse_and_its_factor_in_60_digits(size, epsilon, power):
+    """Entry by entry, also where the covariance itself cannot be inverted in floats."""
+    noise = DiscreteLaplace(epsilon, power)
+    comb = Comb([Stretch(0, size - 1, np.arange(size))], noise)
+    with mpmath.workdps(60):
+        law = [_law(noise, n) for n in range(size)]
+        t = mpmath.matrix([[law[abs(i - j)] for j in range(size)] for i in range(size)]) ** -1
+        wanted = np.array(t.tolist(), dtype=float)
+    found = banded_to_dense(comb.inverse_band)
+    near = np.abs(np.subtract.outer(np.arange(size), np.arange(size))) <= power
+    assert np.allclose(found[near], wanted[near], rtol=1e-13, atol=0)
+    factor = sum(np.diag(comb.inverse_factor[k, k:], -k) for k in range(min(power + 1, size)))
+    assert np.allclose(factor.T @ factor, found, rtol=1e-13, atol=1e-13 * np.abs(found).max())
+
+
+def _law(noise, n):
+    """P(Z = n) = Σ_j P(n + j failures)·P(j failures), both negative binomial of order ρ, in mpmath's precision."""
+    a, rho = mpmath.exp(-mpmath.mpf(noise.epsilon.numerator) / noise.epsilon.denominator), int(noise.power)
+    start = (1 - a) ** (2 * rho) * mpmath.binomial(n + rho - 1, n) * a**n
+    return start * mpmath.hyp2f1(rho, n + rho, n + 1, a * a)
 
 
 @settings(max_examples=40, deadline=None)

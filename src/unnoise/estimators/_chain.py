@@ -7,18 +7,21 @@ inverse T = E⁻¹ is tridiagonal:
 
     T_{i,i+1} = −q_i/(1−q_i²),     T_ii = 1 + q_{i−1}²/(1−q_{i−1}²) + q_i²/(1−q_i²)   (missing gaps: q = 0),
 
-and E f takes two passes of positive numbers, right to left and left to right, each exact to rounding in every entry:
-x = F + G − f with F_i = f_i + q_{i−1}F_{i−1} and G_i = f_i + q_i·G_{i+1}. Row sums b = T1 are
+and E f takes two passes of positive numbers, each exact to rounding in every entry: the sequence predicts itself,
+T = L·D·Lᵀ with L_ii = 1, L_{i+1,i} = −q_i and D_ii = 1/(1−q_i²) (1 at the end), hence x = E f from
+F_i = f_i + q_{i−1}F_{i−1} and x_i = (1−q_i²)F_i + q_i·x_{i+1}. From the other end, T = BᵀB with B bidiagonal:
+B_ii = 1/√(1−q_{i−1}²), B_{i,i−1} = −q_{i−1}·B_ii. Row sums b = T1 are
 ½tanh(ε·L_{i−1}/2) + ½tanh(ε·L_i/2), a missing gap counting as infinite.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dtbtrs
+from scipy.linalg.lapack import dpttrs
 
 from ..noise import DiscreteLaplace
 
@@ -37,9 +40,11 @@ class Channel(Protocol):
     of x, so that the second derivative in x of any sum over rows stays banded.
 
     inverse_band : T in LAPACK's lower banded form, row k holding T[i+k, i] at column i
+    inverse_factor : B with T = BᵀB, lower triangular, row k holding B[i, i−k] at column i
     """
 
     inverse_band: Floats
+    inverse_factor: Floats
 
     def apply(self, f: Floats) -> Floats:
         """K f, one entry for every row of the data."""
@@ -51,6 +56,14 @@ class Channel(Protocol):
 
     def points_of(self, m: Floats, f: Floats) -> Floats:
         """x = E f, given m = K f."""
+        ...
+
+    def rows_of(self, x: Floats) -> Floats:
+        """m as a function of x: C x, K = C E."""
+        ...
+
+    def gather(self, r: Floats) -> Floats:
+        """Cᵀ r: what Σ r·m pulls at x."""
         ...
 
     def curvature(self, weight: Floats) -> Floats:
@@ -80,6 +93,9 @@ class Chain:
         self.inverse_band[0, :-1] += q * q / loss
         self.inverse_band[0, 1:] += q * q / loss
         self.inverse_band[1, :-1] = -q / loss
+        self.inverse_factor = np.zeros((2, size))
+        self.inverse_factor[0] = np.append(1.0, 1 / np.sqrt(loss))
+        self.inverse_factor[1, 1:] = -q / np.sqrt(loss)
         half = 0.5 * np.tanh(exponent / 2)
         self.row_sums = np.zeros(size)
         self.row_sums[:-1] += half
@@ -87,17 +103,14 @@ class Chain:
         self.row_sums[[0, -1]] += 0.5
         if size == 1:
             self.row_sums[0] = 1.0
-        self._forward = np.ones((2, size), order="F")
-        self._forward[1, :-1] = -q
-        self._backward = np.ones((2, size), order="F")
-        self._backward[0, 1:] = -q
+        self._predicted, self._precision = -q, np.append(1 / loss, 1.0)
 
     def apply(self, f: Floats) -> Floats:
         """E f, accurate in every entry for f ≥ 0."""
-        x = _solve_triangle(self._forward, f, "L")
-        x += _solve_triangle(self._backward, f, "U")
-        x -= f
-        return x
+        if f.size == 1:
+            return f.copy()
+        solved: Any = dpttrs(self._precision, self._predicted, f)[0]
+        return np.asarray(solved)
 
     def transpose(self, r: Floats) -> Floats:
         """E r: the channel is symmetric."""
@@ -110,6 +123,14 @@ class Chain:
     def points_of(self, m: Floats, f: Floats) -> Floats:
         """Rows and points are the same here."""
         return m
+
+    def rows_of(self, x: Floats) -> Floats:
+        """Every row is a point."""
+        return x
+
+    def gather(self, r: Floats) -> Floats:
+        """Every row is a point."""
+        return r
 
     def curvature(self, weight: Floats) -> Floats:
         """Diagonal: every row is a point."""
@@ -134,6 +155,7 @@ class Line(Chain):
         super().__init__(points, noise)
         self._scale = float(np.exp(noise.log_scale))
         self.inverse_band /= self._scale
+        self.inverse_factor /= math.sqrt(self._scale)
         inside = np.clip(rows, points[0], points[-1])
         self._at = np.searchsorted(points, inside)
         self._decay = np.exp(-float(noise.epsilon) * np.abs(rows - inside).astype(float))
@@ -144,7 +166,7 @@ class Line(Chain):
 
     def transpose(self, r: Floats) -> Floats:
         """Kᵀ r at every point."""
-        return np.asarray(self._scale * super().apply(self._gather(r * self._decay)))
+        return np.asarray(self._scale * super().apply(self.gather(r)))
 
     def points_of(self, m: Floats, f: Floats) -> Floats:
         """x = E f."""
@@ -152,16 +174,15 @@ class Line(Chain):
 
     def curvature(self, weight: Floats) -> Floats:
         """Diagonal: a row outside is a multiple of one entry of x."""
-        return self._gather(weight * self._decay**2)[None, :]
+        return self.gather(weight * self._decay)[None, :]
 
-    def _gather(self, r: Floats) -> Floats:
-        return np.bincount(self._at, weights=r, minlength=self.row_sums.size).astype(float)
+    def rows_of(self, x: Floats) -> Floats:
+        """Rows are multiples of the point nearest to them."""
+        return np.asarray(x[self._at] * self._decay)
 
-
-def _solve_triangle(band: Floats, f: Floats, side: str) -> Floats:
-    """Solve a unit triangular banded system; without a nonzero diagonal there is nothing that can fail."""
-    solved: Any = dtbtrs(band, f, uplo=side, diag="U")[0]
-    return np.asarray(solved).reshape(-1)
+    def gather(self, r: Floats) -> Floats:
+        """Rows pull at the point nearest to them."""
+        return np.bincount(self._at, weights=r * self._decay, minlength=self.row_sums.size).astype(float)
 
 
 def band_product(band: Floats, x: Floats) -> Floats:

@@ -2,11 +2,14 @@
 
 Symbols: p(n) the law of the noise, φ the coefficients of (1 − a·z)^ρ (φ_0 = 1), σ = (1−a)^ρ.
 
-p is the covariance of an autoregressive sequence of order ρ: its spectrum is σ²/|φ|². Restricted to a stretch of c
-consecutive integers, the covariance matrix E has an inverse T of half-bandwidth ρ (Siddiqui 1958; Gohberg and
-Semencul 1972): for c ≥ 2ρ,
+p is the covariance of an autoregressive sequence of order ρ: its spectrum is σ²/|φ|². Restricted to a stretch of
+consecutive integers, the covariance matrix E has an inverse T = BᵀB of half-bandwidth ρ: row i of B holds the best
+prediction of entry i from the ones before it, divided by its standard error (Siddiqui 1958). From entry ρ on that is
+φ/σ; the predictions of lower order, φ^(ρ−1) to φ^(0), follow by Levinson's recursion backwards,
 
-    T_{i,i+k} = σ⁻² Σ_l φ_l·φ_{l+k},   l from 0 to min(i, c−1−i−k, ρ−k).
+    φ^(k−1)_j = (φ^(k)_j − κ·φ^(k)_{k−j})/(1 − κ²),   variance^(k−1) = variance^(k)/(1 − κ²),   κ = φ^(k)_k.
+
+1 − κ² is about ε, so this is done in as many decimals as it can lose.
 
 A noisy count v outside the stretch is linear in the ρ nearest entries of x = E f, through the recursion
 m(v) = −Σ_{k=1..ρ} φ_k·m(v ± k), because φ annihilates p on either side of 0. So nothing is truncated at 0, and no
@@ -20,10 +23,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import Decimal, localcontext
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import toeplitz
 from scipy.signal import lfilter
 
 from ..noise import DiscreteLaplace
@@ -65,12 +68,14 @@ class Comb:
         self.stretches, self.noise = stretches, noise
         self.order = int(noise.power)
         self.a = noise.a
-        self.phi = _autoregression(noise)
+        predictions = _predictions(noise)
+        self.phi = predictions[-1][0]
         self.size = sum(s.size for s in stretches)
         self.starts = np.cumsum([0, *(s.size for s in stretches)])
         self._lay_out(noise.reach(1e-18))
-        blocks = [_inverse_block(s.size, noise, self.phi) for s in stretches]
-        self.inverse_band = np.concatenate(blocks, axis=1)
+        factors = [_factor_block(s.size, predictions) for s in stretches]
+        self.inverse_factor = np.concatenate(factors, axis=1)
+        self.inverse_band = np.concatenate([_squared(factor) for factor in factors], axis=1)
         self._outside = [self._outside_rows(k) for k in range(len(stretches))]
         widest = max((m.shape[1] for sides in self._outside for _, _, m in sides), default=1)
         self._curvature_rows = max(widest, 2)
@@ -114,6 +119,22 @@ class Comb:
         """x = E f."""
         return self._filter(self._points, f, self._points)
 
+    def rows_of(self, x: Floats) -> Floats:
+        """m from x: rows inside are points, rows outside follow by the autoregression."""
+        m = np.where(self._inside, x[self._row_points], 0.0)
+        for sides in self._outside:
+            for first, rows, matrix in sides:
+                m[rows] = matrix @ x[first : first + matrix.shape[1]]
+        return m
+
+    def gather(self, r: Floats) -> Floats:
+        """Cᵀ r, the transpose of :meth:`rows_of`."""
+        pull = np.bincount(self._row_points[self._inside], weights=r[self._inside], minlength=self.size).astype(float)
+        for sides in self._outside:
+            for first, rows, matrix in sides:
+                pull[first : first + matrix.shape[1]] += r[rows] @ matrix
+        return pull
+
     def curvature(self, weight: Floats) -> Floats:
         """Second derivative in x of ½ Σ weight·m²: diagonal, plus a small block at the ends of a stretch."""
         band = np.zeros((self._curvature_rows, self.size))
@@ -137,7 +158,7 @@ class Comb:
             rows = np.flatnonzero(beyond > 0)
             if rows.size == 0:
                 continue
-            if s.size < 2 * self.order:
+            if s.size < self.order:
                 law = self.noise.pmf(s.rows[rows, None] - np.arange(s.low, s.high + 1))
                 law = law @ _dense(self.inverse_band[:, start : start + s.size])
                 result.append((start, rows + row_start, law))
@@ -150,29 +171,41 @@ class Comb:
         return result
 
 
-def _autoregression(noise: DiscreteLaplace) -> Floats:
-    """φ: coefficients of (1 − a·z)^ρ."""
-    phi = np.ones(1)
-    for _ in range(int(noise.power)):
-        phi = np.convolve(phi, [1.0, -noise.a])
-    return phi
+def _predictions(noise: DiscreteLaplace) -> list[tuple[Floats, float]]:
+    """For k = 0…ρ: coefficients of x_i − (its best prediction from the k entries before), and the standard error."""
+    order, epsilon = int(noise.power), noise.epsilon
+    with localcontext() as context:
+        context.prec = 40 + 4 * order * max(1, math.ceil(math.log10(10 / epsilon)))
+        a = (-Decimal(epsilon.numerator) / epsilon.denominator).exp()
+        phi = [math.comb(order, k) * (-a) ** k for k in range(order + 1)]
+        variance = (1 - a) ** (2 * order)
+        found = []
+        for k in range(order, -1, -1):
+            found.append((np.array(phi, dtype=float), float(variance.sqrt())))
+            rest = 1 - phi[k] ** 2
+            phi, variance = [(phi[j] - phi[k] * phi[k - j]) / rest for j in range(k)], variance / (rest if k else 1)
+    return found[::-1]
 
 
-def _inverse_block(size: int, noise: DiscreteLaplace, phi: Floats) -> Floats:
-    """T of one stretch in lower banded form."""
-    order = phi.size - 1
-    band = np.zeros((order + 1, size))
-    if size < 2 * order or size == 1:
-        dense = np.linalg.inv(toeplitz(noise.pmf(np.arange(size))))
-        for k in range(min(order + 1, size)):
-            band[k, : size - k] = np.diagonal(dense, -k)
-        return band
-    scale = (-math.expm1(-noise.epsilon)) ** (2 * order)
-    i = np.arange(size)
-    for k in range(order + 1):
-        partial = np.cumsum(phi[: order + 1 - k] * phi[k:]) / scale
-        last = np.minimum(np.minimum(i, size - 1 - i - k), order - k)[: size - k]
-        band[k, : size - k] = partial[last]
+def _factor_block(size: int, predictions: list[tuple[Floats, float]]) -> Floats:
+    """B of one stretch, row k holding B[i, i−k] at column i."""
+    order = len(predictions) - 1
+    factor = np.zeros((order + 1, size))
+    for i, (phi, error) in enumerate(predictions[:size]):
+        factor[: i + 1, i] = phi / error
+    phi, error = predictions[-1]
+    factor[:, order:] = (phi / error)[:, None]
+    return factor
+
+
+def _squared(factor: Floats) -> Floats:
+    """BᵀB in lower banded form. Signs alternate along rows of B, so nothing cancels."""
+    height, size = factor.shape
+    band = np.zeros((height, size))
+    for k in range(height):
+        # T[i+k, i] = Σ_j B[i+k+j, i+k]·B[i+k+j, i]
+        for j in range(min(height - k, size - k)):
+            band[k, : size - k - j] += factor[j, k + j :] * factor[k + j, k + j :]
     return band
 
 

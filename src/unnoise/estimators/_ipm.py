@@ -14,7 +14,8 @@ Y = y/m², dense in f. In x = E f (T = E⁻¹ banded, Δf = TΔx) it is banded, 
   power 1, and accurate where T is ill-conditioned (ε = 0.001): small entries of f come out of a product, not of a
   difference;
 * *primal* (penalty): (Y + T(P + Z/F)T) Δx = T r;
-* *augmented* (the fallback, and the one for ρ > 1): both at once, unsquared, by banded LU with pivoting.
+* *factored* (the fallback, and the one for ρ > 1): in the factor of T, unsquared, by banded LU with pivoting
+  (:mod:`._augmented`).
 
 Steps are Mehrotra's predictor and corrector [1]_. f and z stay positive, m and u are recomputed from f by positive
 sums, hence the certificate below is that of the f returned, whatever the accuracy of the steps.
@@ -28,21 +29,18 @@ max(0, max ∇) − ∇·f. Without penalty f is first scaled to Σf = 1, and th
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_solve_banded, cholesky_banded
 
-from ._augmented import augmented_solver, dual_solver
+from ._augmented import Solver, dual_solver, factored_solver
 from ._chain import BLOCK, Channel, DiagonalSandwich, band_product, sandwich
 
 __all__ = ["Optimum", "longest_step", "maximise"]
 
 Floats = NDArray[np.float64]
-Solver = Callable[[Floats], tuple[Floats, Floats]]
-"""Right-hand side r ↦ (Δf, Δ of the gradient KᵀY K Δf + P Δf)."""
 
 BACK_OFF = 0.99
 """Share of the way to the boundary that a step may take."""
@@ -185,7 +183,7 @@ def _step(
         # in place: at a million points the time goes into moving memory
         r = (centre - second_order) / f
         r -= gradient
-        df, dz = solve(r)
+        df, dz, _ = solve(r)
         dz += gradient
         dz -= z
         if not (np.isfinite(df.sum()) and np.isfinite(dz.sum())):
@@ -203,7 +201,13 @@ def _step(
         # The second-order term leads astray far from the path: go back towards it without.
         plain = direction(0.5 * mu, 0.0)
         df, dz, length = plain if plain[2] > length else (df, dz, length)
-    return (f + length * df, z + length * dz) if length > 0 else None
+    if length == 0:
+        return None
+    df *= length
+    df += f
+    dz *= length
+    dz += z
+    return df, dz
 
 
 def longest_step(v: Floats, dv: Floats, limit: float = 1.0) -> float:
@@ -230,16 +234,16 @@ class _Newton:
         elif square:
             self.form = "primal"
         else:
-            self.form = "augmented"
+            self.form = "factored"
         if square:
             self.around = DiagonalSandwich(self.band)
         self.penalty_inside = None if penalty is None else sandwich(self.band, penalty)
 
     def fall_back(self) -> bool:
-        """Go over to the augmented form; False where that is already in use."""
-        if self.form == "augmented":
+        """Go over to the factored form; False where that is already in use."""
+        if self.form == "factored":
             return False
-        self.form = "augmented"
+        self.form = "factored"
         return True
 
     def factor(self, f: Floats, z: Floats, m: Floats) -> Solver | None:
@@ -250,7 +254,9 @@ class _Newton:
             if self.form == "primal":
                 return self._primal(f, z, weight)
             x = self.channel.points_of(m, f)
-            return augmented_solver(self.band, self.channel.curvature(weight), self.penalty, f / z, x)
+            return factored_solver(
+                self.channel.inverse_factor, self.channel.curvature(weight), self.penalty, f / z, x
+            )
         except (LinAlgError, ValueError):
             return None
 
@@ -264,8 +270,9 @@ class _Newton:
         system[0] += weight
         factor = cholesky_banded(system, overwrite_ab=True, lower=True)
 
-        def solve(r: Floats) -> tuple[Floats, Floats]:
-            df = band_product(self.band, cho_solve_banded((factor, True), band_product(self.band, r)))
-            return df, r - stiffness * df
+        def solve(r: Floats) -> tuple[Floats, Floats, Floats]:
+            dx = cho_solve_banded((factor, True), band_product(self.band, r))
+            df = band_product(self.band, dx)
+            return df, r - stiffness * df, dx
 
         return solve

@@ -20,14 +20,13 @@ evaluated from scratch for the f that is returned.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 
-from ._augmented import augmented_solver, dual_solver
+from ._augmented import Solver, dual_solver, factored_solver
 from ._chain import Channel, DiagonalSandwich
 from ._ipm import BACK_OFF, SHORT, longest_step
 from ._residual import Pairs, Residual, Square
@@ -36,6 +35,9 @@ __all__ = ["LeastNorm", "least_norm"]
 
 Floats = NDArray[np.float64]
 
+
+EVERYWHERE = 1e-5
+"""Share of the starting mass that is spread over all points; the rest lies where the cells were seen."""
 
 PATIENCE = 20
 """Iterations without progress before the search ends."""
@@ -86,15 +88,15 @@ def _descend(
 ) -> LeastNorm:
     """One run of the interior point."""
     size = channel.inverse_band.shape[1]
-    f = np.full(size, 1 / size)
+    f = _begin(y, channel)
     m = channel.apply(f)
     part: Residual = Square(y) if p == 2 else Pairs(y, m, shared=p == math.inf)
     gradient = channel.transpose(part.pull(m))
-    # dual feasible from the start, and with products f·z no smaller than those of the slacks: off the centre it crawls
+    # products f·z within a factor 2 of each other and no smaller than those of the slacks: off the centre it crawls
     others, count = part.products()
     spread = float(gradient.max() - gradient.min())
     lam = float(gradient.min()) - max(spread, size * others / max(count, 1), 1e-12)
-    z = gradient - lam
+    z = (gradient - lam) / (size * f)
     around = DiagonalSandwich(channel.inverse_band) if channel.curvature(y).shape[0] == 1 else None
     best: LeastNorm | None = None
     patience, least = PATIENCE, math.inf
@@ -127,6 +129,12 @@ def _descend(
     return LeastNorm(best.f, best.z, best.value, best.lower, iteration)
 
 
+def _begin(y: Floats, channel: Channel) -> Floats:
+    """Masses near the cells: Kᵀy, and a little everywhere."""
+    near = channel.transpose(y)
+    return np.asarray((1 - EVERYWHERE) / near.sum() * near + EVERYWHERE / near.size)
+
+
 def _step(
     part: Residual,
     channel: Channel,
@@ -138,35 +146,27 @@ def _step(
     cautious: bool,
 ) -> tuple[Floats, Floats, float] | None:
     """One predictor–corrector step, or None where the system could not be solved."""
-    weight = part.weight()
+    weight = part.weight(m)
     try:
         if around is None:
             x = channel.points_of(m, f)
-            rough = augmented_solver(channel.inverse_band, channel.curvature(weight), None, f / z, x)
+            solve = factored_solver(channel.inverse_factor, channel.curvature(weight), None, f / z, x)
         else:
-            rough = dual_solver(around, channel.inverse_band, channel.curvature(weight)[0], f / z)
+            solve = dual_solver(around, channel.inverse_band, channel.curvature(weight)[0], f / z)
     except (LinAlgError, ValueError):
         return None
 
-    def solve(r: Floats) -> tuple[Floats, Floats]:
-        """The banded solution, refined once against the channel itself."""
-        df, change = rough(r)
-        left = r - channel.transpose(weight * channel.apply(df)) - z / f * df
-        more = rough(left)
-        return df + more[0], change + more[1]
-
     target = channel.transpose(part.pull(m)) - lam
-    ones = solve(np.ones_like(f))[0]
+    ones = solve(np.ones_like(f))
     others, count = part.products()
     mu = (float(f @ z) + others) / (f.size + count)
 
     def direction(centre: float, second: Floats | float) -> tuple[Floats, Floats, float, float] | None:
         fixed = part.right(centre, not isinstance(second, float))
-        r = (centre - second) / f - target - channel.transpose(fixed)
-        found = _bordered(solve, ones, r, part.border(), channel, 1 - float(f.sum()))
-        df, dtau, dlam = found
-        reach, change = part.aim(channel.apply(df), dtau)
-        dz = target + channel.transpose(change) - dlam - z
+        body = solve((centre - second) / f - target, channel.gather(fixed))
+        (df, change, dx), dtau, dlam = _bordered(solve, body, ones, part.border(), channel, 1 - float(f.sum()))
+        reach = part.aim(channel.rows_of(dx), dtau)
+        dz = target + change - dlam - z
         if not (np.isfinite(df).all() and np.isfinite(dz).all() and reach > 0):
             return None
         length = min(reach, longest_step(f, df, np.inf), longest_step(z, dz, np.inf))
@@ -197,24 +197,29 @@ def _step(
     return f + length * df, z + length * dz, lam + length * dlam
 
 
+def _sum(
+    body: tuple[Floats, Floats, Floats], *more: tuple[float, tuple[Floats, Floats, Floats]]
+) -> tuple[Floats, Floats, Floats]:
+    for factor, part in more:
+        body = (body[0] + factor * part[0], body[1] + factor * part[1], body[2] + factor * part[2])
+    return body
+
+
 def _bordered(
-    solve: Callable[[Floats], tuple[Floats, Floats]],
-    ones: Floats,
-    r: Floats,
+    solve: Solver,
+    body: tuple[Floats, Floats, Floats],
+    ones: tuple[Floats, Floats, Floats],
     border: tuple[Floats, float, float] | None,
     channel: Channel,
     missing: float,
-) -> tuple[Floats, float, float]:
-    """Solve the bordered system by its Schur complement of one or two unknowns."""
-    body = solve(r)[0]
+) -> tuple[tuple[Floats, Floats, Floats], float, float]:
+    """Solve the bordered system by its Schur complement of one or two unknowns: (Δf, ω, Δx), Δτ, Δλ."""
     if border is None:
-        dlam = (missing - body.sum()) / ones.sum()
-        return body + dlam * ones, 0.0, float(dlam)
+        dlam = float((missing - body[0].sum()) / ones[0].sum())
+        return _sum(body, (dlam, ones)), 0.0, dlam
     h, scale, right = border
-    pulled = channel.transpose(h)
-    side = solve(pulled)[0]
-    matrix = np.array(
-        [[scale - pulled @ side, pulled @ ones], [-side.sum(), ones.sum()]]
-    )
-    dtau, dlam = np.linalg.solve(matrix, [right - pulled @ body, missing - body.sum()])
-    return body - dtau * side + dlam * ones, float(dtau), float(dlam)
+    pulled = channel.gather(h)
+    side = solve(np.zeros_like(body[0]), pulled)
+    matrix = np.array([[scale + pulled @ side[2], pulled @ ones[2]], [side[0].sum(), ones[0].sum()]])
+    dtau, dlam = np.linalg.solve(matrix, [right - pulled @ body[2], missing - body[0].sum()])
+    return _sum(body, (dtau, side), (dlam, ones)), float(dtau), float(dlam)

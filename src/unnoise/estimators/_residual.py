@@ -27,8 +27,8 @@ class Residual(Protocol):
         """Sum and number of slack·multiplier products."""
         ...
 
-    def weight(self) -> Floats:
-        """W."""
+    def weight(self, m: Floats) -> Floats:
+        """W, and what slacks and m are apart by, which the next direction makes good."""
         ...
 
     def right(self, centre: float, second_order: bool) -> Floats:
@@ -39,8 +39,8 @@ class Residual(Protocol):
         """h, S and r_τ of the bordering variable, if there is one; after :meth:`right`."""
         ...
 
-    def aim(self, dm: Floats, dtau: float) -> tuple[float, Floats]:
-        """Fix the direction; the longest step in it, and the change of q."""
+    def aim(self, dm: Floats, dtau: float) -> float:
+        """Fix the direction; the longest step in it."""
         ...
 
     def ahead(self, step: float) -> float:
@@ -79,7 +79,7 @@ class Square:
         """Sum and number of slack·multiplier products."""
         return 0.0, 0
 
-    def weight(self) -> Floats:
+    def weight(self, m: Floats) -> Floats:
         """W."""
         return np.ones_like(self.y)
 
@@ -91,9 +91,9 @@ class Square:
         """h, S and r_τ of the bordering variable, if there is one."""
         return None
 
-    def aim(self, dm: Floats, dtau: float) -> tuple[float, Floats]:
-        """Fix the direction; the longest step in it, and the change of q."""
-        return math.inf, dm
+    def aim(self, dm: Floats, dtau: float) -> float:
+        """Fix the direction; the longest step in it."""
+        return math.inf
 
     def ahead(self, step: float) -> float:
         """Sum of products after a step."""
@@ -133,6 +133,8 @@ class Pairs:
         else:
             tau = np.abs(residual) + 0.5 * float(np.abs(residual).mean()) + 1e-12
             share = 0.5
+        # what the slacks take m − y to be: m follows f, the slacks follow x = E f, and rounding keeps them apart
+        self.assumed, self.off = residual, np.zeros_like(y)
         self.upper: Floats = tau - residual
         self.lower: Floats = tau + residual
         self.d_upper = self.d_lower = self.d_alpha = self.d_beta = np.zeros_like(y)
@@ -148,12 +150,13 @@ class Pairs:
         total = float(self.upper @ self.alpha + self.lower @ self.beta)
         return total, self.y.size + int(self.two_sided.sum())
 
-    def weight(self) -> Floats:
+    def weight(self, m: Floats) -> Floats:
         """W."""
         self.p, self.q = self.alpha / self.upper, self.beta / self.lower
-        if self.shared:
-            return np.asarray(self.p + self.q)
-        return np.asarray(4 * self.p * self.q / (self.p + self.q))
+        self.off = m - self.y - self.assumed
+        total = self.p + self.q
+        self.w: Floats = total if self.shared else 4 * self.p * self.q / total
+        return self.w
 
     def right(self, centre: float, second_order: bool) -> Floats:
         """Constant part of the change of q."""
@@ -163,22 +166,23 @@ class Pairs:
             up, down = centre - self.d_upper * self.d_alpha, centre - self.d_lower * self.d_beta
         self.ra = up / self.upper - self.alpha
         self.rb = np.where(self.two_sided, down / self.lower - self.beta, 0.0)
-        if self.shared:
-            return np.asarray(self.ra - self.rb)
-        return np.asarray(self.ra - self.rb + (self.q - self.p) * (self.ra + self.rb) / (self.p + self.q))
+        pull = self.ra - self.rb if self.shared else 2 * (self.q * self.ra - self.p * self.rb) / (self.p + self.q)
+        return np.asarray(pull + self.w * self.off)
 
     def border(self) -> tuple[Floats, float, float] | None:
         """h, S and r_τ of the bordering variable, if there is one."""
         if not self.shared:
             return None
         missing = 1 - float(self.alpha.sum() + self.beta.sum())
-        return self.q - self.p, float((self.p + self.q).sum()), float((self.ra + self.rb).sum()) - missing
+        h = self.q - self.p
+        return h, float(self.w.sum()), float((self.ra + self.rb).sum() - h @ self.off) - missing
 
-    def aim(self, dm: Floats, dtau: float) -> tuple[float, Floats]:
-        """Fix the direction; the longest step in it, and the change of q."""
+    def aim(self, dm: Floats, dtau: float) -> float:
+        """Fix the direction; the longest step in it."""
+        dm = dm + self.off
         own: Floats = (self.ra + self.rb - (self.q - self.p) * dm) / (self.p + self.q)
         slack = dtau if self.shared else own
-        self.d_upper, self.d_lower = slack - dm, slack + dm
+        self.d_assumed, self.d_upper, self.d_lower = dm, slack - dm, slack + dm
         self.d_alpha = self.ra - self.p * self.d_upper
         self.d_beta = self.rb - self.q * self.d_lower
         two = self.two_sided
@@ -188,7 +192,7 @@ class Pairs:
             longest_step(self.lower[two], self.d_lower[two], math.inf),
             longest_step(self.beta[two], self.d_beta[two], math.inf),
         )
-        return (reach if math.isfinite(float(np.sum(self.d_alpha))) else 0.0), self.d_alpha - self.d_beta
+        return reach if math.isfinite(float(np.sum(self.d_alpha))) else 0.0
 
     def ahead(self, step: float) -> float:
         """Sum of products after a step."""
@@ -206,6 +210,7 @@ class Pairs:
 
     def advance(self, step: float) -> None:
         """Take the step."""
+        self.assumed = self.assumed + step * self.d_assumed
         self.upper = self.upper + step * self.d_upper
         self.lower = self.lower + step * self.d_lower
         self.alpha = self.alpha + step * self.d_alpha
