@@ -14,18 +14,21 @@ f[t] = m[t] − a/(1−a)²·(m[t−1] − 2m[t] + m[t+1]). As Kᵀ·M⁻¹·K =
 which interleaved is banded, needs no division by a vanishing f, and yields det A = |det| / det(d·T·M·Tᵀ).
 
 **Other powers** (:class:`DenseChannel`): the matrix of probabilities, and Cholesky's factor.
+
+.. [1] R. J. Vanderbei, "Symmetric quasidefinite matrices", SIAM J. Optim. 5, 1995.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_banded
-from scipy.linalg.lapack import dgbtrf, dgbtrs
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg.lapack import dgbtrf, dgbtrs, dpttrf, dpttrs
 
 from ..noise import DiscreteLaplace
 from ._smooth_grid import Body
@@ -33,10 +36,19 @@ from ._smooth_grid import Body
 __all__ = ["BandedChannel", "BodyChannel", "DenseChannel"]
 
 Floats = NDArray[np.float64]
+Int32 = NDArray[np.int32]
 Bands = Sequence[Floats]
 """A symmetric banded matrix: entry k holds the k-th superdiagonal, N long, its last k entries unused."""
 
 TINY = 1e-300
+
+STEEP = 2.0**40
+"""Entry (i, j) of an interleaved system is multiplied by STEEP^(j−i), a similarity without rounding.
+
+The system is quasi-definite: it can be eliminated in the order it has [1]_, and measured against 80 digits that is as
+accurate as with row exchanges. LAPACK has no such banded routine, but with what is below the diagonal made this small
+it finds nothing to exchange. That halves the time, as exchanges fill as many diagonals again.
+"""
 
 
 class BodyChannel(Protocol):
@@ -68,50 +80,40 @@ class BandedChannel:
         self.middle[first] = self.middle[last] = np.where(long, 1 / gap, 1.0)
         self.left[first[long] + 1] = self.right[last[long] - 1] = -a / gap
         self.left[first] = self.right[last] = 0.0
-        self.bands = self._banded(self.right, self.left)
-        self.transposed = self._banded(self.left, self.right, shift=True)
-        factor, _, _ = dgbtrf(np.vstack([np.zeros((1, self.left.size)), self.bands]), 1, 1)
-        self.log_det_inverse = float(np.log(np.abs(factor[2])).sum())
-
-    def _banded(self, upper: Floats, lower: Floats, shift: bool = False) -> Floats:
-        bands = np.zeros((3, self.middle.size))
-        bands[1] = self.middle
-        # row t of T is (left[t], middle[t], right[t]); transposed, left[t+1] stands above the diagonal
-        bands[0, 1:] = upper[1:] if shift else upper[:-1]
-        bands[2, :-1] = lower[:-1] if shift else lower[1:]
-        return bands
+        # the first and last row of a run, times 1 − a, make T symmetric, and it is positive definite
+        self.ends = np.ones(size.sum())
+        self.ends[first] = self.ends[last] = np.where(long, gap, 1.0)
+        beside = (self.ends * self.right)[:-1] if size.sum() > 1 else np.zeros(1)
+        self.diagonal, self.beside, _ = dpttrf(self.ends * self.middle, beside)
+        self.log_det_inverse = float(np.log(self.diagonal).sum() - np.log(self.ends).sum())
 
     def forward(self, f: Floats) -> Floats:
         """M = K f, kept positive."""
-        return np.maximum(solve_banded((1, 1), self.bands, f, check_finite=False), TINY)
+        m, _ = dpttrs(self.diagonal, self.beside, (f.T * self.ends).T)
+        return np.asarray(np.maximum(m, TINY))
 
     def backward(self, x: Floats) -> Floats:
         """Kᵀ x."""
-        return np.asarray(solve_banded((1, 1), self.transposed, x, check_finite=False))
+        return np.asarray(self.ends * dpttrs(self.diagonal, self.beside, x)[0])
 
     def newton(self, prior: Bands, f: Floats, m: Floats, gradient: Floats, cells: float) -> tuple[Floats, float]:
-        """Return −A⁻¹·gradient and log det A, by banded LU of the interleaved system."""
-        n, order = f.size, len(prior) - 1
-        half = max(2 * order, 4)
+        """Return −A⁻¹·gradient and log det A, by banded elimination of the interleaved system."""
+        n, half = f.size, max(2 * (len(prior) - 1), 4)
         middle = 2 * half
-        system = np.zeros((3 * half + 1, 2 * n))
+        system = np.zeros((3 * half + 1, 2 * n), order="F")
         for k, band in enumerate(prior):
-            system[middle - 2 * k, 2 * k :: 2] = band[: n - k]
-            system[middle + 2 * k, 0 : 2 * (n - k) : 2] = band[: n - k]
+            system[middle - 2 * k, 2 * k :: 2] = system[middle + 2 * k, 0 : 2 * (n - k) : 2] = band[: n - k]
         outer = self._outer(m)
-        scale = 1 / np.sqrt(outer[0])
-        for k in range(min(3, n)):
-            band = -cells * outer[k][: n - k] * scale[: n - k] * scale[k:]
-            system[middle - 2 * k, 2 * k + 1 :: 2] = band
-            system[middle + 2 * k, 1 : 2 * (n - k) : 2] = band
+        scale = 1 / np.sqrt(cells * outer[0])
+        system[middle, 1::2] = -1.0
+        for k in range(1, min(3, n)):
+            band = -cells * outer[k] * scale[:-k] * scale[k:]
+            system[middle - 2 * k, 2 * k + 1 :: 2] = system[middle + 2 * k, 1 : 2 * (n - k) : 2] = band
         system[middle - 1, 1::2] = system[middle + 1, 0::2] = cells * f * scale
-        factor, pivots, info = dgbtrf(system, half, half, overwrite_ab=1)
-        if info != 0:
-            raise LinAlgError("singular Newton system")
         right = np.zeros(2 * n)
         right[0::2] = -gradient
-        step, _ = dgbtrs(factor, half, half, right, pivots)
-        log_det = float(np.log(np.abs(factor[middle])).sum()) - n * math.log(cells) - 2 * float(np.log(scale).sum())
+        step, pivots = _eliminated(system, half, right)
+        log_det = float(np.log(np.abs(pivots)).sum()) - n * math.log(cells) - 2 * float(np.log(scale).sum())
         return step[0::2], log_det - 2 * self.log_det_inverse - float(np.log(m).sum())
 
     def _outer(self, m: Floats) -> list[Floats]:
@@ -123,6 +125,26 @@ class BandedChannel:
         one = middle[:-1] * m[:-1] * left[1:] + right[:-1] * m[1:] * middle[1:]
         two = right[:-2] * m[1:-1] * left[2:]
         return [zero, one, two]
+
+
+def _eliminated(system: Floats, half: int, right: Floats) -> tuple[Floats, Floats]:
+    """Solve a quasi-definite system of half-bandwidth ``half`` without row exchanges; return also its pivots."""
+    steep, back, order = _steepness(half, right.size)
+    system *= steep
+    factor, swaps, info = dgbtrf(system, half, half, overwrite_ab=1)
+    if info != 0 or (swaps != order).any():
+        raise LinAlgError("singular Newton system")
+    factor *= back
+    solution, _ = dgbtrs(factor, half, half, right, swaps)
+    return solution, factor[2 * half]
+
+
+@lru_cache(maxsize=4)
+def _steepness(half: int, size: int) -> tuple[Floats, Floats, Int32]:
+    """STEEP^(j−i) at each entry of a banded matrix, its inverse, and the order of its rows."""
+    above = 2.0 * half - np.arange(3 * half + 1)
+    steep = np.asfortranarray(np.broadcast_to(STEEP ** above[:, None], (above.size, size)))
+    return steep, 1 / steep, np.arange(size, dtype=np.int32)
 
 
 class DenseChannel:
