@@ -60,8 +60,16 @@ class BodyChannel(Protocol):
     def backward(self, x: Floats) -> Floats:
         """Kᵀ x."""
 
-    def newton(self, prior: Bands, f: Floats, m: Floats, gradient: Floats, cells: float) -> tuple[Floats, float]:
-        """Return −A⁻¹·gradient and log det A, A = prior + d·F·Kᵀ·M⁻¹·K·F; raise LinAlgError where A is singular."""
+    def hold(self, prior: Bands) -> Floats:
+        """Prepare the precision of a prior for Newton's systems."""
+
+    def newton(
+        self, held: Floats, curvature: Floats, f: Floats, m: Floats, gradient: Floats, cells: float
+    ) -> tuple[Floats, float]:
+        """Return −A⁻¹·gradient and log det A, A = prior + G + d·F·Kᵀ·M⁻¹·K·F, or raise LinAlgError.
+
+        held : the prior, prepared; curvature : the diagonal of G
+        """
 
 
 class BandedChannel:
@@ -86,6 +94,15 @@ class BandedChannel:
         beside = (self.ends * self.right)[:-1] if size.sum() > 1 else np.zeros(1)
         self.diagonal, self.beside, _ = dpttrf(self.ends * self.middle, beside)
         self.log_det_inverse = float(np.log(self.diagonal).sum() - np.log(self.ends).sum())
+        left, middle, right = self.left, self.middle, self.right
+        self.products = (
+            left[1:] ** 2,
+            middle**2,
+            right[:-1] ** 2,
+            middle[:-1] * left[1:],
+            right[:-1] * middle[1:],
+            right[:-2] * left[2:],
+        )
 
     def forward(self, f: Floats) -> Floats:
         """M = K f, kept positive."""
@@ -96,41 +113,55 @@ class BandedChannel:
         """Kᵀ x."""
         return np.asarray(self.ends * dpttrs(self.diagonal, self.beside, x)[0])
 
-    def newton(self, prior: Bands, f: Floats, m: Floats, gradient: Floats, cells: float) -> tuple[Floats, float]:
-        """Return −A⁻¹·gradient and log det A, by banded elimination of the interleaved system."""
-        n, half = f.size, max(2 * (len(prior) - 1), 4)
+    def hold(self, prior: Bands) -> Floats:
+        """Put the prior into an interleaved system, steepened."""
+        n, half = self.middle.size, max(2 * (len(prior) - 1), 4)
         middle = 2 * half
         system = np.zeros((3 * half + 1, 2 * n), order="F")
         for k, band in enumerate(prior):
-            system[middle - 2 * k, 2 * k :: 2] = system[middle + 2 * k, 0 : 2 * (n - k) : 2] = band[: n - k]
-        outer = self._outer(m)
-        scale = 1 / np.sqrt(cells * outer[0])
+            system[middle - 2 * k, 2 * k :: 2] = band[: n - k] * STEEP ** (2 * k)
+            system[middle + 2 * k, 0 : 2 * (n - k) : 2] = band[: n - k] * STEEP ** (-2 * k)
         system[middle, 1::2] = -1.0
+        return system
+
+    def newton(
+        self, held: Floats, curvature: Floats, f: Floats, m: Floats, gradient: Floats, cells: float
+    ) -> tuple[Floats, float]:
+        """Return −A⁻¹·gradient and log det A, by banded elimination of the interleaved system.
+
+        The second unknown of each count is scaled so that the diagonal of −d·T·M·Tᵀ is −1.
+        """
+        n, half = f.size, held.shape[0] // 3
+        middle = 2 * half
+        system = held.copy(order="F")
+        system[middle, 0::2] += curvature
+        outer = self._outer(m)
+        scale = 1 / np.sqrt(outer[0])
         for k in range(1, min(3, n)):
-            band = -cells * outer[k] * scale[:-k] * scale[k:]
-            system[middle - 2 * k, 2 * k + 1 :: 2] = system[middle + 2 * k, 1 : 2 * (n - k) : 2] = band
-        system[middle - 1, 1::2] = system[middle + 1, 0::2] = cells * f * scale
+            band = outer[k] * scale[:-k] * scale[k:]
+            system[middle - 2 * k, 2 * k + 1 :: 2] = band * -(STEEP ** (2 * k))
+            system[middle + 2 * k, 1 : 2 * (n - k) : 2] = band * -(STEEP ** (-2 * k))
+        across = math.sqrt(cells) * f * scale
+        system[middle - 1, 1::2] = across * STEEP
+        system[middle + 1, 0::2] = across / STEEP
         right = np.zeros(2 * n)
         right[0::2] = -gradient
         step, pivots = _eliminated(system, half, right)
-        log_det = float(np.log(np.abs(pivots)).sum()) - n * math.log(cells) - 2 * float(np.log(scale).sum())
-        return step[0::2], log_det - 2 * self.log_det_inverse - float(np.log(m).sum())
+        log_det = float(np.log(np.abs(pivots[0::2] * pivots[1::2]) * (outer[0] / m)).sum())
+        return step[0::2], log_det - 2 * self.log_det_inverse
 
     def _outer(self, m: Floats) -> list[Floats]:
         """Superdiagonals of T·M·Tᵀ."""
-        left, middle, right = self.left, self.middle, self.right
-        zero = middle**2 * m
-        zero[1:] += left[1:] ** 2 * m[:-1]
-        zero[:-1] += right[:-1] ** 2 * m[1:]
-        one = middle[:-1] * m[:-1] * left[1:] + right[:-1] * m[1:] * middle[1:]
-        two = right[:-2] * m[1:-1] * left[2:]
-        return [zero, one, two]
+        before, here, after, to_here, to_after, across = self.products
+        zero = here * m
+        zero[1:] += before * m[:-1]
+        zero[:-1] += after * m[1:]
+        return [zero, to_here * m[:-1] + to_after * m[1:], across * m[1:-1]]
 
 
 def _eliminated(system: Floats, half: int, right: Floats) -> tuple[Floats, Floats]:
-    """Solve a quasi-definite system of half-bandwidth ``half`` without row exchanges; return also its pivots."""
-    steep, back, order = _steepness(half, right.size)
-    system *= steep
+    """Solve a steepened quasi-definite system of half-bandwidth ``half`` in its own order; return also its pivots."""
+    back, order = _flattened(half, right.size)
     factor, swaps, info = dgbtrf(system, half, half, overwrite_ab=1)
     if info != 0 or (swaps != order).any():
         raise LinAlgError("singular Newton system")
@@ -140,11 +171,11 @@ def _eliminated(system: Floats, half: int, right: Floats) -> tuple[Floats, Float
 
 
 @lru_cache(maxsize=4)
-def _steepness(half: int, size: int) -> tuple[Floats, Floats, Int32]:
-    """STEEP^(j−i) at each entry of a banded matrix, its inverse, and the order of its rows."""
-    above = 2.0 * half - np.arange(3 * half + 1)
-    steep = np.asfortranarray(np.broadcast_to(STEEP ** above[:, None], (above.size, size)))
-    return steep, 1 / steep, np.arange(size, dtype=np.int32)
+def _flattened(half: int, size: int) -> tuple[Floats, Int32]:
+    """STEEP^(i−j) at each entry of a banded matrix, and the order of its rows."""
+    below = np.arange(3 * half + 1) - 2.0 * half
+    back = np.asfortranarray(np.broadcast_to(STEEP ** below[:, None], (below.size, size)))
+    return back, np.arange(size, dtype=np.int32)
 
 
 class DenseChannel:
@@ -166,16 +197,22 @@ class DenseChannel:
         """Kᵀ x."""
         return np.asarray(self.matrix.T @ x)
 
-    def newton(self, prior: Bands, f: Floats, m: Floats, gradient: Floats, cells: float) -> tuple[Floats, float]:
-        """Return −A⁻¹·gradient and log det A, by Cholesky's factor of A."""
-        half = self.matrix * (f * math.sqrt(cells)) / np.sqrt(m)[:, None]
-        a = half.T @ half
-        n = f.size
+    def hold(self, prior: Bands) -> Floats:
+        """The prior's precision as a matrix."""
+        n = self.matrix.shape[1]
+        a = np.zeros((n, n))
         for k, band in enumerate(prior):
             at = np.arange(n - k)
-            a[at, at + k] += band[: n - k]
-            if k:
-                a[at + k, at] += band[: n - k]
+            a[at, at + k] = a[at + k, at] = band[: n - k]
+        return a
+
+    def newton(
+        self, held: Floats, curvature: Floats, f: Floats, m: Floats, gradient: Floats, cells: float
+    ) -> tuple[Floats, float]:
+        """Return −A⁻¹·gradient and log det A, by Cholesky's factor of A."""
+        half = self.matrix * (f * math.sqrt(cells)) / np.sqrt(m)[:, None]
+        a = half.T @ half + held
+        a[np.diag_indices_from(a)] += curvature
         factor = cho_factor(a, lower=True, overwrite_a=True, check_finite=False)
         log_det = 2 * float(np.log(np.diag(factor[0])).sum())
         return np.asarray(-cho_solve(factor, gradient, check_finite=False)), log_det
