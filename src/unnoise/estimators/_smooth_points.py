@@ -29,6 +29,7 @@ def point_models(data: Data) -> list[Model]:
     """Fit mixtures of few point masses, starting from the maximum-likelihood profile's masses and drop by drop fewer.
 
     Twice: from the masses as they stand, which stay in place, and from groups of neighbours, which move to medians.
+    Where both come to the same places, the likelier is kept.
     """
     at = np.flatnonzero(data.likely > 1e-4)
     if at.size == 0 or at.size > 5 * MOST_POINTS:
@@ -37,7 +38,9 @@ def point_models(data: Data) -> list[Model]:
     weight = np.array([data.likely[g].sum() for g in groups])
     place = np.array([round(float(data.likely[g] @ g / data.likely[g].sum())) for g in groups])
     models = _fewer(data, at, data.likely[at], _settled) + _fewer(data, place, weight, _mixture)
-    return [replace(model, log_weight=-math.log(len(models))) for model in models]
+    models.sort(key=lambda model: model.log_evidence)
+    distinct = {np.flatnonzero(model.masses).tobytes(): model for model in models}
+    return [replace(model, log_weight=-math.log(len(distinct))) for model in distinct.values()]
 
 
 def _fewer(
