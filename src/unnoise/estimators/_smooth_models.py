@@ -66,7 +66,7 @@ class Data:
 
     @cached_property
     def ceiling(self) -> float:
-        """Log likelihood of the maximum-likelihood profile: no model's evidence goes beyond (but for the ends of runs)."""
+        """Log likelihood of the maximum-likelihood profile, which no evidence exceeds (but for the ends of runs)."""
         seen = self.y > 0
         m = self.channel.forward(self.likely) if self.likely.any() else self.y
         return self.cells * float(self.y[seen] @ np.log(m[seen]) - 1)

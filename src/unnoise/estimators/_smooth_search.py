@@ -90,6 +90,7 @@ class _Family:
         if best is None:
             return None
         for turn in (heads[at + 1 :], heads[:at][::-1]):
+            fallen = 0
             for head in turn:
                 if head < heads[at] and best.score < most - 2 * HOPELESS:
                     break
@@ -102,7 +103,8 @@ class _Family:
                 gain = found.score - best.score
                 if gain > 0:
                     best = found
-                if gain < (HOPELESS / 4 if probe else -HOPELESS):
+                fallen = 0 if gain > 0 else fallen + 1
+                if gain < (HOPELESS / 4 if probe else -HOPELESS / (2 if fallen > 1 else 1)):
                     break
         return best
 
