@@ -65,7 +65,7 @@ def smooth_models(data: Data, families: Iterable[tuple[str, int]] = FAMILIES) ->
 
 
 class _Family:
-    """The models of one family: a walk, its strengths, and how far behind the best of the other families it is."""
+    """The models of one family: a walk, the ladder of its strengths and the rung to begin at."""
 
     def __init__(self, data: Data, search: Search, coordinate: str, order: int) -> None:
         self.data, self.search = data, search
@@ -81,7 +81,7 @@ class _Family:
         self.first = int(np.abs(np.log(self.strengths / max(usual, 1e-9))).argmin())
 
     def explore(self, other: _Best | None) -> _Best | None:
-        """Climb with one head after the other from the one that served ``other`` best, then set steps free."""
+        """Climb with one head after another, beginning with that of ``other``, the best of the families before."""
         heads = (0, *HEADS) if self.data.counts[0] == 0 else (0,)
         at = heads.index(other.head) if other is not None else 0
         start = other.theta if other is not None else self.data.start
@@ -104,7 +104,8 @@ class _Family:
                 if gain > 0:
                     best = found
                 fallen = 0 if gain > 0 else fallen + 1
-                if gain < (HOPELESS / 4 if probe else -HOPELESS / (2 if fallen > 1 else 1)):
+                needed = HOPELESS / 4 if probe else -HOPELESS / 2 if fallen > 1 else -HOPELESS
+                if gain < needed:
                     break
         return best
 
