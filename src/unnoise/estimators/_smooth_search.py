@@ -109,9 +109,7 @@ class _Family:
                     break
         return best
 
-    def climb(
-        self, head: int, first: int, start: Floats, known: float = -np.inf, probe: bool = False
-    ) -> _Best | None:
+    def climb(self, head: int, first: int, start: Floats, known: float = -np.inf, probe: bool = False) -> _Best | None:
         """Fit along the strengths with a free head."""
         walk = self.walk.freed(np.arange(self.walk.order, min(self.walk.order + head, self.walk.size)))
         name = f"{self.name}, head {head}" if head else self.name
