@@ -4,7 +4,10 @@ For every profile, ε and number of cells one data set is fixed and its noise dr
 judged in three classes: *dense* (at least 10 cells expected at each of the noisy counts t − 1, t, t + 1; target
 93–97 %), *sparse, truth not 0* and *sparse, truth 0* (target ≥ 93 %). Every statistic must reach 93 %.
 
-    python benchmarks/coverage.py [--quick] [--method auto] [--power 1] [--write]
+    python benchmarks/coverage.py [--quick] [--method auto] [--power 1] [--beyond] [--write]
+
+``--beyond`` adds rows for four profiles at ε = 0.5: a million cells, and power 2 (two merged sketches), with `isotonic`
+and `auto`. Of so few runs only what they come to together says something about single statistics.
 """
 
 from __future__ import annotations
@@ -23,6 +26,11 @@ from _report import machine, write_section
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyProfile, tally
+
+BEYOND = ("all ones", "Poisson 5", "Zipf 1.5", "uniform 0..200")
+"""Profiles of the additional rows; (cells, power) and repetitions by method below."""
+BEYOND_SIZES = ((10**6, 1), (10**4, 2), (10**6, 2))
+BEYOND_REPETITIONS = {"isotonic": 40, "auto": 10}
 
 QUANTILES = (0.25, 0.5, 0.9, 0.99)
 CLASSES = ("dense", "sparse, truth not 0", "sparse, truth 0")
@@ -168,6 +176,31 @@ def wide(entry):
     return f"{entry[2] / entry[1]:,.1f}" if entry[1] else "–"
 
 
+def row_of(result):
+    """Cells of a table: coverage and width by class, and the statistic covered least."""
+    worst = min((e[0] / e[1], k) for k, e in result.items() if k not in CLASSES and e[1])
+    classes = [*(cell(result[c]) for c in CLASSES), *(wide(result[c]) for c in CLASSES)]
+    return [*classes, f"{100 * worst[0]:.1f} {worst[1]}"]
+
+
+def beyond(seed):
+    """Rows for BEYOND: method, power, profile, d, and what ``row_of`` tells."""
+    rows = []
+    for method, repetitions in BEYOND_REPETITIONS.items():
+        for d, power in BEYOND_SIZES:
+            together = defaultdict(lambda: np.zeros(3))
+            for name in (*BEYOND, "together"):
+                rng = np.random.default_rng([seed, d, power])
+                result = together
+                if name in BATTERY:
+                    result = run_case(BATTERY[name](rng, d), DiscreteLaplace(0.5, power), method, repetitions, rng)
+                    for key, entry in result.items():
+                        together[key] += entry
+                rows.append([method, f"{power}", name, f"{d:,}", f"{repetitions}", *row_of(result)])
+                print(" | ".join(rows[-1]), flush=True)
+    return rows
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer repetitions, d = 10⁴ only")
@@ -178,6 +211,7 @@ def main():
     parser.add_argument("--profile", nargs="*", default=list(BATTERY))
     parser.add_argument("--repetitions", type=int)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--beyond", action="store_true", help="rows for a million cells and for power 2 as well")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     sizes = options.cells or ([10**4] if options.quick else [10**4, 10**6])
@@ -193,12 +227,10 @@ def main():
                 result = run_case(counts, law, options.method, repetitions, rng)
                 for key, entry in result.items():
                     whole[key] += entry
-                worst = min((e[0] / e[1], k) for k, e in result.items() if k not in CLASSES and e[1])
-                rows.append([name, f"{d:,}", f"{epsilon:g}", *(cell(result[c]) for c in CLASSES),
-                             *(wide(result[c]) for c in CLASSES), f"{100 * worst[0]:.1f} {worst[1]}"])
+                rows.append([name, f"{d:,}", f"{epsilon:g}", *row_of(result)])
                 print(" | ".join(rows[-1]), flush=True)
-    entries = table(rows, ["profile", "d", "ε", "dense", "sparse ≠ 0", "sparse 0", "width dense", "width sparse ≠ 0",
-                           "width sparse 0", "lowest statistic"])
+    told = ["dense", "sparse ≠ 0", "sparse 0", "width dense", "width sparse ≠ 0", "width sparse 0", "lowest statistic"]
+    entries = table(rows, ["profile", "d", "ε", *told])
     over_all = table([[k, f"{int(e[1]):,}", cell(e), wide(e)] for k, e in whole.items()],
                      ["answer", "intervals", "coverage %", "mean width (items)"])
     text = (
@@ -206,6 +238,9 @@ def main():
         f"{options.power}, {repetitions} repetitions of each case, {time.perf_counter() - started:.0f} s.\n\n"
         f"{over_all}\n\nBy case:\n\n{entries}\n"
     )
+    if options.beyond:
+        more = table(beyond(options.seed), ["method", "power", "profile", "d", "repetitions", *told])
+        text += f"\nBeyond the battery, ε = 0.5:\n\n{more}\n"
     print(text)
     if options.write:
         power = "" if options.power == 1 else f"-power-{options.power}"

@@ -86,6 +86,19 @@ def test_rounding_moves_the_curve_by_half_a_cell(mass, cells):
     assert np.abs(np.cumsum(rounded) - np.cumsum(mass)).max() <= 0.5 / cells + 1e-9
 
 
+@pytest.mark.parametrize("places", [[1], [0, 7], [0, 1, 5, 12, 40]])
+def test_no_point_model_counts_twice(places):
+    from unnoise.estimators._smooth_points import point_models
+    from unnoise.estimators.smooth import prepare
+
+    counts = np.random.default_rng(0).choice(places, 10_000)
+    models = point_models(prepare(noised(counts, 0.5), None).data)
+    found = [tuple(np.flatnonzero(model.masses)) for model in models]
+    assert len(set(found)) == len(found)
+    assert sum(np.exp(model.log_weight) for model in models) == pytest.approx(1)
+    assert min(map(len, found)) == 1
+
+
 def test_posterior_profile_is_bayes_cell_by_cell():
     """Against the sum over cells of P(count | noisy count), with explicit probabilities."""
     from unnoise.estimators._smooth_channel import DenseChannel

@@ -131,6 +131,29 @@ def test_mode_and_evidence_by_dense_means(epsilon, order):
     assert mode.log_evidence == pytest.approx(expected, abs=0.05)
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 3), st.floats(0.05, 3), st.floats(-2, 6), st.integers(0, 2**32 - 1))
+def test_newton_system_by_dense_means(order, epsilon, log_strength, seed):
+    """Elimination in the system's own order, against NumPy's with row exchanges, on two runs of counts."""
+    rng = np.random.default_rng(seed)
+    noisy = NoisyProfile.from_tally([0, 6, 5000, 5007], [50, 50, 50, 50], noise=DiscreteLaplace(epsilon))
+    body = body_of(noisy, None)
+    channel = BandedChannel(body, noisy.noise)
+    position = np.concatenate([np.arange(high - low + 1) for low, high in body.runs])
+    walk = Walk(body.counts.astype(float), position, order)
+    w = walk.precision(10.0**log_strength)
+    n, cells = body.counts.size, 1000.0
+    f = np.exp(rng.normal(-3, 2, n))
+    m, curvature, gradient = channel.forward(f), rng.exponential(1, n), rng.normal(0, 30, n)
+    step, log_det = channel.newton(channel.hold(walk.bands(w)), curvature, f, m, gradient, cells)
+    k, d = channel.forward(np.eye(n)), matrix_of(lambda e: walk.differences(e) + walk.offset, n)
+    information = cells * np.diag(f) @ k.T @ np.diag(1 / m) @ k @ np.diag(f)
+    a = d.T @ np.diag(w) @ d + np.diag(curvature) + information
+    expected = -np.linalg.solve(a, gradient)
+    assert np.allclose(step, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
+    assert log_det == pytest.approx(np.linalg.slogdet(a)[1], abs=1e-4)
+
+
 def test_dense_channel_agrees_with_banded_inside():
     """For power 1, away from the ends, both channels give the same law."""
     noisy = noised(np.random.default_rng(1).poisson(40, 3000), 1)

@@ -14,18 +14,21 @@ f[t] = m[t] − a/(1−a)²·(m[t−1] − 2m[t] + m[t+1]). As Kᵀ·M⁻¹·K =
 which interleaved is banded, needs no division by a vanishing f, and yields det A = |det| / det(d·T·M·Tᵀ).
 
 **Other powers** (:class:`DenseChannel`): the matrix of probabilities, and Cholesky's factor.
+
+.. [1] R. J. Vanderbei, "Symmetric quasidefinite matrices", SIAM J. Optim. 5, 1995.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_banded
-from scipy.linalg.lapack import dgbtrf, dgbtrs
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg.lapack import dgbtrf, dgbtrs, dpttrf, dpttrs
 
 from ..noise import DiscreteLaplace
 from ._smooth_grid import Body
@@ -33,10 +36,19 @@ from ._smooth_grid import Body
 __all__ = ["BandedChannel", "BodyChannel", "DenseChannel"]
 
 Floats = NDArray[np.float64]
+Int32 = NDArray[np.int32]
 Bands = Sequence[Floats]
 """A symmetric banded matrix: entry k holds the k-th superdiagonal, N long, its last k entries unused."""
 
 TINY = 1e-300
+
+STEEP = 2.0**40
+"""Entry (i, j) of an interleaved system is multiplied by STEEP^(j−i), a similarity without rounding.
+
+The system is quasi-definite: it can be eliminated in the order it has [1]_, and measured against 80 digits that is as
+accurate as with row exchanges. LAPACK has no such banded routine, but with what is below the diagonal made this small
+it finds nothing to exchange. That halves the time, as exchanges fill as many diagonals again.
+"""
 
 
 class BodyChannel(Protocol):
@@ -48,8 +60,16 @@ class BodyChannel(Protocol):
     def backward(self, x: Floats) -> Floats:
         """Kᵀ x."""
 
-    def newton(self, prior: Bands, f: Floats, m: Floats, gradient: Floats, cells: float) -> tuple[Floats, float]:
-        """Return −A⁻¹·gradient and log det A, A = prior + d·F·Kᵀ·M⁻¹·K·F; raise LinAlgError where A is singular."""
+    def hold(self, prior: Bands) -> Floats:
+        """Prepare the precision of a prior for Newton's systems."""
+
+    def newton(
+        self, held: Floats, curvature: Floats, f: Floats, m: Floats, gradient: Floats, cells: float
+    ) -> tuple[Floats, float]:
+        """Return −A⁻¹·gradient and log det A, A = prior + G + d·F·Kᵀ·M⁻¹·K·F, or raise LinAlgError.
+
+        held : the prior, prepared; curvature : the diagonal of G
+        """
 
 
 class BandedChannel:
@@ -68,61 +88,94 @@ class BandedChannel:
         self.middle[first] = self.middle[last] = np.where(long, 1 / gap, 1.0)
         self.left[first[long] + 1] = self.right[last[long] - 1] = -a / gap
         self.left[first] = self.right[last] = 0.0
-        self.bands = self._banded(self.right, self.left)
-        self.transposed = self._banded(self.left, self.right, shift=True)
-        factor, _, _ = dgbtrf(np.vstack([np.zeros((1, self.left.size)), self.bands]), 1, 1)
-        self.log_det_inverse = float(np.log(np.abs(factor[2])).sum())
-
-    def _banded(self, upper: Floats, lower: Floats, shift: bool = False) -> Floats:
-        bands = np.zeros((3, self.middle.size))
-        bands[1] = self.middle
-        # row t of T is (left[t], middle[t], right[t]); transposed, left[t+1] stands above the diagonal
-        bands[0, 1:] = upper[1:] if shift else upper[:-1]
-        bands[2, :-1] = lower[:-1] if shift else lower[1:]
-        return bands
+        # the first and last row of a run, times 1 − a, make T symmetric, and it is positive definite
+        self.ends = np.ones(size.sum())
+        self.ends[first] = self.ends[last] = np.where(long, gap, 1.0)
+        beside = (self.ends * self.right)[:-1] if size.sum() > 1 else np.zeros(1)
+        self.diagonal, self.beside, _ = dpttrf(self.ends * self.middle, beside)
+        self.log_det_inverse = float(np.log(self.diagonal).sum() - np.log(self.ends).sum())
+        left, middle, right = self.left, self.middle, self.right
+        self.products = (
+            left[1:] ** 2,
+            middle**2,
+            right[:-1] ** 2,
+            middle[:-1] * left[1:],
+            right[:-1] * middle[1:],
+            right[:-2] * left[2:],
+        )
 
     def forward(self, f: Floats) -> Floats:
         """M = K f, kept positive."""
-        return np.maximum(solve_banded((1, 1), self.bands, f, check_finite=False), TINY)
+        m, _ = dpttrs(self.diagonal, self.beside, (f.T * self.ends).T)
+        return np.asarray(np.maximum(m, TINY))
 
     def backward(self, x: Floats) -> Floats:
         """Kᵀ x."""
-        return np.asarray(solve_banded((1, 1), self.transposed, x, check_finite=False))
+        return np.asarray(self.ends * dpttrs(self.diagonal, self.beside, x)[0])
 
-    def newton(self, prior: Bands, f: Floats, m: Floats, gradient: Floats, cells: float) -> tuple[Floats, float]:
-        """Return −A⁻¹·gradient and log det A, by banded LU of the interleaved system."""
-        n, order = f.size, len(prior) - 1
-        half = max(2 * order, 4)
+    def hold(self, prior: Bands) -> Floats:
+        """Put the prior into an interleaved system, steepened."""
+        n, half = self.middle.size, max(2 * (len(prior) - 1), 4)
         middle = 2 * half
-        system = np.zeros((3 * half + 1, 2 * n))
+        system = np.zeros((3 * half + 1, 2 * n), order="F")
         for k, band in enumerate(prior):
-            system[middle - 2 * k, 2 * k :: 2] = band[: n - k]
-            system[middle + 2 * k, 0 : 2 * (n - k) : 2] = band[: n - k]
+            system[middle - 2 * k, 2 * k :: 2] = band[: n - k] * STEEP ** (2 * k)
+            system[middle + 2 * k, 0 : 2 * (n - k) : 2] = band[: n - k] * STEEP ** (-2 * k)
+        system[middle, 1::2] = -1.0
+        return system
+
+    def newton(
+        self, held: Floats, curvature: Floats, f: Floats, m: Floats, gradient: Floats, cells: float
+    ) -> tuple[Floats, float]:
+        """Return −A⁻¹·gradient and log det A, by banded elimination of the interleaved system.
+
+        The second unknown of each count is scaled so that the diagonal of −d·T·M·Tᵀ is −1.
+        """
+        n, half = f.size, held.shape[0] // 3
+        middle = 2 * half
+        system = held.copy(order="F")
+        system[middle, 0::2] += curvature
         outer = self._outer(m)
         scale = 1 / np.sqrt(outer[0])
-        for k in range(min(3, n)):
-            band = -cells * outer[k][: n - k] * scale[: n - k] * scale[k:]
-            system[middle - 2 * k, 2 * k + 1 :: 2] = band
-            system[middle + 2 * k, 1 : 2 * (n - k) : 2] = band
-        system[middle - 1, 1::2] = system[middle + 1, 0::2] = cells * f * scale
-        factor, pivots, info = dgbtrf(system, half, half, overwrite_ab=1)
-        if info != 0:
-            raise LinAlgError("singular Newton system")
+        for k in range(1, min(3, n)):
+            band = outer[k] * scale[:-k] * scale[k:]
+            system[middle - 2 * k, 2 * k + 1 :: 2] = band * -(STEEP ** (2 * k))
+            system[middle + 2 * k, 1 : 2 * (n - k) : 2] = band * -(STEEP ** (-2 * k))
+        across = math.sqrt(cells) * f * scale
+        system[middle - 1, 1::2] = across * STEEP
+        system[middle + 1, 0::2] = across / STEEP
         right = np.zeros(2 * n)
         right[0::2] = -gradient
-        step, _ = dgbtrs(factor, half, half, right, pivots)
-        log_det = float(np.log(np.abs(factor[middle])).sum()) - n * math.log(cells) - 2 * float(np.log(scale).sum())
-        return step[0::2], log_det - 2 * self.log_det_inverse - float(np.log(m).sum())
+        step, pivots = _eliminated(system, half, right)
+        log_det = float(np.log(np.abs(pivots[0::2] * pivots[1::2]) * (outer[0] / m)).sum())
+        return step[0::2], log_det - 2 * self.log_det_inverse
 
     def _outer(self, m: Floats) -> list[Floats]:
         """Superdiagonals of T·M·Tᵀ."""
-        left, middle, right = self.left, self.middle, self.right
-        zero = middle**2 * m
-        zero[1:] += left[1:] ** 2 * m[:-1]
-        zero[:-1] += right[:-1] ** 2 * m[1:]
-        one = middle[:-1] * m[:-1] * left[1:] + right[:-1] * m[1:] * middle[1:]
-        two = right[:-2] * m[1:-1] * left[2:]
-        return [zero, one, two]
+        before, here, after, to_here, to_after, across = self.products
+        zero = here * m
+        zero[1:] += before * m[:-1]
+        zero[:-1] += after * m[1:]
+        return [zero, to_here * m[:-1] + to_after * m[1:], across * m[1:-1]]
+
+
+def _eliminated(system: Floats, half: int, right: Floats) -> tuple[Floats, Floats]:
+    """Solve a steepened quasi-definite system of half-bandwidth ``half`` in its own order; return also its pivots."""
+    back, order = _flattened(half, right.size)
+    factor, swaps, info = dgbtrf(system, half, half, overwrite_ab=1)
+    if info != 0 or (swaps != order).any():
+        raise LinAlgError("singular Newton system")
+    factor *= back
+    solution, _ = dgbtrs(factor, half, half, right, swaps)
+    return solution, factor[2 * half]
+
+
+@lru_cache(maxsize=4)
+def _flattened(half: int, size: int) -> tuple[Floats, Int32]:
+    """STEEP^(i−j) at each entry of a banded matrix, and the order of its rows."""
+    below = np.arange(3 * half + 1) - 2.0 * half
+    back = np.asfortranarray(np.broadcast_to(STEEP ** below[:, None], (below.size, size)))
+    return back, np.arange(size, dtype=np.int32)
 
 
 class DenseChannel:
@@ -144,16 +197,22 @@ class DenseChannel:
         """Kᵀ x."""
         return np.asarray(self.matrix.T @ x)
 
-    def newton(self, prior: Bands, f: Floats, m: Floats, gradient: Floats, cells: float) -> tuple[Floats, float]:
-        """Return −A⁻¹·gradient and log det A, by Cholesky's factor of A."""
-        half = self.matrix * (f * math.sqrt(cells)) / np.sqrt(m)[:, None]
-        a = half.T @ half
-        n = f.size
+    def hold(self, prior: Bands) -> Floats:
+        """The prior's precision as a matrix."""
+        n = self.matrix.shape[1]
+        a = np.zeros((n, n))
         for k, band in enumerate(prior):
             at = np.arange(n - k)
-            a[at, at + k] += band[: n - k]
-            if k:
-                a[at + k, at] += band[: n - k]
+            a[at, at + k] = a[at + k, at] = band[: n - k]
+        return a
+
+    def newton(
+        self, held: Floats, curvature: Floats, f: Floats, m: Floats, gradient: Floats, cells: float
+    ) -> tuple[Floats, float]:
+        """Return −A⁻¹·gradient and log det A, by Cholesky's factor of A."""
+        half = self.matrix * (f * math.sqrt(cells)) / np.sqrt(m)[:, None]
+        a = half.T @ half + held
+        a[np.diag_indices_from(a)] += curvature
         factor = cho_factor(a, lower=True, overwrite_a=True, check_finite=False)
         log_det = 2 * float(np.log(np.diag(factor[0])).sum())
         return np.asarray(-cho_solve(factor, gradient, check_finite=False)), log_det

@@ -9,7 +9,8 @@ part of what it leaves out. At the mode θ̂ Laplace's approximation of the log 
 
     d·(Σ y·log m − Σ f) + log prior(θ̂) − ½·log det A,
 
-where (2π)^(N/2) has cancelled with the prior's. A search that stops short of the tolerance says so.
+where (2π)^(N/2) has cancelled with the prior's. A short last step is taken on trust: half of Newton's decrement is what
+it gains. A search that stops short of the tolerance says so.
 
 .. [1] L. Tierney, J. B. Kadane, "Accurate approximations for posterior moments and marginal densities", JASA 81, 1986.
 """
@@ -32,21 +33,26 @@ Floats = NDArray[np.float64]
 TOLERANCE = 1e-3
 """Newton decrement, in nats over all cells, at which a search ends."""
 
+SHORTLY, SHORT = 0.03, 0.05
+"""It ends sooner, at a decrement of 0.03, if that is a tenth of the last and no θ changes by more than 0.05 in the last
+step: A hardly changes then. Where few cells are left to tell, Newton's method creeps, and the end is not so near."""
+
 LONGEST = 8.0
 """Largest change of any θ in one step."""
 
-LOWEST = -600.0
-"""θ stays above this, so that e^θ is not 0."""
+LOWEST, HIGHEST = -600.0, 5.0
+"""θ stays between these, so that e^θ is neither 0 nor beyond bounds."""
 
 
 @dataclass(frozen=True, eq=False)
 class Mode:
-    """Where a search ended: θ, the log evidence there, the Newton systems solved and whether it converged."""
+    """Where a search ended: θ, the log evidence there, the Newton systems solved, and how: converged, or given up."""
 
     theta: Floats
     log_evidence: float
     iterations: int
     converged: bool
+    hopeless: bool = False
 
 
 def find_mode(
@@ -56,48 +62,61 @@ def find_mode(
     walk: Walk,
     precision: Floats,
     start: Floats,
+    *,
+    wanted: float = -np.inf,
     max_iterations: int = 60,
 ) -> Mode:
-    """Return the mode of θ under the walk with the given precisions, starting from ``start``."""
-    bands = walk.bands(precision)
-    occupied = y > 0
-    counts = y[occupied]
+    """Return the mode of θ under the walk with the given precisions, starting from ``start``.
 
-    def value(theta: Floats, f: Floats, m: Floats) -> float:
-        return cells * float(counts @ np.log(m[occupied]) - f.sum()) + walk.log_density(theta, precision)
+    The search is given up as hopeless where even twice the gain expected of a full step would leave the log evidence
+    below what is ``wanted``.
+    """
+    held = channel.hold(walk.bands(precision))
+    peak = walk.log_peak(precision)
+
+    def value(f: Floats, m: Floats, r: Floats) -> float:
+        fit = float(y @ np.log(m) - f.sum())
+        return cells * fit + peak - 0.5 * float(precision @ (r * r))
 
     theta = start
     f = np.exp(theta)
     m = channel.forward(f)
-    now = value(theta, f, m)
-    evidence = -np.inf
+    r = walk.differences(theta)
+    now = value(f, m, r)
+    evidence, before = -np.inf, np.inf
     for iteration in range(1, max_iterations + 1):
         slope = cells * f * (1 - channel.backward(y / m))
-        gradient = slope + walk.transpose(precision * walk.differences(theta))
-        curved = [bands[0] + np.maximum(slope, 0), *bands[1:]]
+        gradient = slope + walk.transpose(precision * r)
         try:
-            step, log_det = channel.newton(curved, f, m, gradient, cells)
+            step, log_det = channel.newton(held, np.maximum(slope, 0), f, m, gradient, cells)
         except LinAlgError:
             return Mode(theta, -np.inf, iteration, False)
         decrement = -float(gradient @ step)
         if not np.isfinite(decrement):
             return Mode(theta, -np.inf, iteration, False)
         evidence = now - 0.5 * log_det
-        if decrement < TOLERANCE:
-            return Mode(theta, evidence, iteration, decrement > -TOLERANCE)
-        length = min(1.0, LONGEST / float(np.abs(step).max()))
+        longest = float(np.abs(step).max())
+        soon = decrement < min(SHORTLY, 0.1 * before) and longest < SHORT
+        before = decrement
+        if decrement < TOLERANCE or soon:
+            last = theta + step if longest < SHORT else theta
+            return Mode(last, evidence + 0.5 * decrement, iteration, decrement > -TOLERANCE)
+        length = min(1.0, LONGEST / longest)
+        if length == 1 and evidence + decrement < wanted:
+            return Mode(theta, evidence + decrement, iteration, False, hopeless=True)
         for _ in range(6):
-            trial = np.clip(theta + length * step, LOWEST, 5.0)
+            trial = np.clip(theta + length * step, LOWEST, HIGHEST)
             trial_f = np.exp(trial)
             trial_m = channel.forward(trial_f)
-            then = value(trial, trial_f, trial_m)
+            trial_r = walk.differences(trial)
+            then = value(trial_f, trial_m, trial_r)
             if then > now:
                 break
             length /= 4
         else:
             return Mode(theta, evidence, iteration, decrement < 50 * TOLERANCE)
         gain = then - now
-        theta, f, m, now = trial, trial_f, trial_m, then
+        theta, f, m, r, now = trial, trial_f, trial_m, trial_r, then
         if gain < 0.1 * TOLERANCE:
             return Mode(theta, evidence, iteration, True)
     return Mode(theta, evidence, max_iterations, False)

@@ -16,6 +16,8 @@ D, with one row per count holding θ[i−r…i], is square and lower triangular,
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -55,6 +57,13 @@ class Walk:
         self.log_det = float(np.log(np.abs(self.rows[order])).sum())
         self.free = np.zeros(self.size, dtype=bool)
 
+    def freed(self, steps: Int64) -> Walk:
+        """The same walk with just these steps free."""
+        walk = copy(self)
+        walk.free = np.zeros(self.size, dtype=bool)
+        walk.free[steps] = True
+        return walk
+
     def precision(self, strength: float) -> Floats:
         """Precision of every row for λ = strength."""
         w = np.minimum(strength * self.rise, STIFFEST / self.spread)
@@ -87,10 +96,14 @@ class Walk:
                 out[q - p][: self.size - self.order + p] += product[self.order - p :]
         return out
 
+    def log_peak(self, precision: Floats) -> float:
+        """Log density where D θ is the start's mean, without the factor (2π)^(−N/2)."""
+        return float(0.5 * np.log(precision).sum() + self.log_det)
+
     def log_density(self, theta: Floats, precision: Floats) -> float:
         """Log density of θ, without the factor (2π)^(−N/2)."""
         r = self.differences(theta)
-        return float(0.5 * np.log(precision).sum() + self.log_det - 0.5 * (precision @ r**2))
+        return self.log_peak(precision) - 0.5 * float(precision @ (r * r))
 
 
 def _differences(x: Floats, position: Int64, order: int) -> Floats:

@@ -24,7 +24,9 @@ from ..noisy import NoisyProfile
 from ._fit import Fit
 from ._input import check_input
 from ._smooth_channel import BodyChannel
-from ._smooth_models import average, point_models, smooth_models
+from ._smooth_models import average
+from ._smooth_points import point_models
+from ._smooth_search import smooth_models
 from .banded import likelihood
 from .isotonic import isotonic
 from .smooth import assemble, describe, prepare

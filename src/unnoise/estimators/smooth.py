@@ -24,7 +24,8 @@ from ._fit import Fit
 from ._input import check_input
 from ._smooth_channel import BandedChannel, BodyChannel, DenseChannel
 from ._smooth_grid import LIMIT, Body, body_of
-from ._smooth_models import FAMILIES, Data, Search, average, smooth_models
+from ._smooth_models import FAMILIES, Data, Search, average
+from ._smooth_search import smooth_models
 from .banded import likelihood
 
 __all__ = ["Prepared", "assemble", "prepare", "smooth"]
