@@ -142,7 +142,7 @@ def isotonic_against_paper(top: int, rng: np.random.Generator) -> list[str]:
     true = np.minimum(rng.zipf(1.7, 300_000), top)
     true[0] = top
     noisy = noisy_profile(true, 0.5, rng)
-    best, _ = interleaved({"isotonic": lambda: isotonic(noisy), "paper": lambda: paper(noisy)}, 3)
+    best, _ = interleaved({"isotonic": lambda: isotonic(noisy), "paper": lambda: paper(noisy)}, 10)
     ratio = best["paper"] / best["isotonic"]
     return [
         f"| `isotonic`, range {top:,} ({noisy.values.size:,} occupied values) | `paper` (FFT) | "
@@ -202,7 +202,7 @@ def growth_of_likelihood(small: int, rng: np.random.Generator) -> list[str]:
         noisy = NoisyProfile.from_tally(np.arange(size), tally, noise=DiscreteLaplace(1))
         return lambda: likelihood(noisy)
 
-    best, results = interleaved({"small": task(small), "large": task(10 * small)}, 2)
+    best, results = interleaved({"small": task(small), "large": task(10 * small)}, 4)
     iterations = [results[name].diagnostics["iterations"] for name in ("small", "large")]
     return [
         f"| `likelihood`, {10 * small:,} occupied values | itself, {small:,} | {best['large']:.2f} s | "
@@ -217,7 +217,7 @@ def auto_against_paper(rng: np.random.Generator) -> list[str]:
     except ImportError:
         return ["| `auto`, range 1,000 | `paper` | not there yet | | | ≤ 100× |"]
     noisy = noisy_profile(np.minimum(rng.geometric(0.01, 100_000), 1000), 0.5, rng)
-    best, _ = interleaved({"auto": lambda: auto(noisy), "paper": lambda: paper(noisy)}, 3)
+    best, _ = interleaved({"auto": lambda: auto(noisy), "paper": lambda: paper(noisy)}, 10)
     return [
         f"| `auto`, range 1,000 | `paper` | {best['auto']:.2f} s | {best['paper'] * 1e3:.1f} ms | "
         f"**{best['auto'] / best['paper']:.0f}×** the time | ≤ 100×, aim 2 s |"
