@@ -30,7 +30,7 @@ from unnoise.noisy import NoisyProfile, tally
 BEYOND = ("all ones", "Poisson 5", "Zipf 1.5", "uniform 0..200")
 """Profiles of the additional rows; (cells, power) and repetitions by method below."""
 BEYOND_SIZES = ((10**6, 1), (10**4, 2), (10**6, 2))
-BEYOND_REPETITIONS = {"isotonic": 40, "auto": 10}
+BEYOND_REPETITIONS = {"isotonic": 100, "auto": 40}
 
 QUANTILES = (0.25, 0.5, 0.9, 0.99)
 CLASSES = ("dense", "sparse, truth not 0", "sparse, truth 0")
