@@ -1,20 +1,19 @@
 """Newton's system in its dual form (Cholesky), and factored (LU) where that form does not exist or does not suffice.
 
-With D = Z/F, curvature Y (banded, in x = E f) and an optional banded penalty P, the unknowns ω (change of the
-gradient), Δx and Δf = T·Δx solve
+With D = Z/F and curvature Y (banded, in x = E f) the unknowns ω (change of the gradient), Δx and Δf = T·Δx solve
 
-    ω + (D + P)·T·Δx = r,        T·ω − Y·Δx = g.
+    ω + D·T·Δx = r,        T·ω − Y·Δx = g.
 
 g is what the gradient changes by even if f stays: without it (0, the likelihood) T·ω = Y·Δx. Where there is one
 (multipliers of slacks) it must not be moved into r as E g: ω would be a small number written as a difference of large
 ones, and T·ω and Δx = Y⁻¹(T·ω − g) would lose as many digits.
 
-**Dual form**, no penalty, Y > 0 diagonal: (D⁻¹ + T·Y⁻¹·T) ω = D⁻¹r + T·Y⁻¹·g, Δf = D⁻¹(r − ω) = T·Y⁻¹·(T·ω − g).
+**Dual form**, Y > 0 diagonal: (D⁻¹ + T·Y⁻¹·T) ω = D⁻¹r + T·Y⁻¹·g, Δf = D⁻¹(r − ω) = T·Y⁻¹·(T·ω − g).
 
 **Factored form.** T has condition number ((1+a)/(1−a))^(2ρ), 10¹⁴ at ε = 0.01 and ρ = 3: a system written with T loses
 all digits. Its factor B, T = BᵀB, has the square root of that. With v = Bω and w = BΔx, and Δf = Bᵀw,
 
-    ω + (D + P)·Bᵀw = r,      Bω = v,      Bᵀv − YΔx = g,      BΔx = w.
+    ω + D·Bᵀw = r,      Bω = v,      Bᵀv − YΔx = g,      BΔx = w.
 
 Interleaved as ω_0, v_0, Δx_0, w_0, ω_1, … this is banded. Δx is measured in units of x (columns and third equations are
 scaled by x) and the first equations are divided by D, so that all entries are of one order.
@@ -64,21 +63,16 @@ def dual_solver(around: DiagonalSandwich, inverse_band: Floats, weight: Floats, 
     return solve
 
 
-def factored_solver(
-    factor: Floats, curvature: Floats, penalty: Floats | None, slack: Floats, x: Floats
-) -> Solver:
+def factored_solver(factor: Floats, curvature: Floats, slack: Floats, x: Floats) -> Solver:
     """Factor the four equations once. ``factor`` is B, row k holding B[i, i−k] at column i; ``slack`` is F/Z."""
     size = x.size
     lower = {-k: values for k, values in enumerate(factor[:size])}
     upper = {k: np.append(values[k:], np.zeros(k)) for k, values in enumerate(factor[:size])}
-    pulled = upper
-    if penalty is not None:
-        pulled = _add(upper, _row_scaled(_product(row_diagonals(penalty[:size]), upper, size), slack))
     ones = {0: np.full(size, -1.0)}
     bent = _column_scaled(_row_scaled(row_diagonals(curvature[:size]), -x), x)
     solve_both = _interleaved(
         [
-            [{0: slack}, None, None, pulled],
+            [{0: slack}, None, None, upper],
             [lower, ones, None, None],
             [None, _row_scaled(upper, x), bent, None],
             [None, None, _column_scaled(lower, x), ones],
@@ -90,11 +84,8 @@ def factored_solver(
         nothing = np.zeros(size)
         change, _, dx, w = solve_both([slack * r, nothing, nothing if g is None else x * g, nothing])
         df = sum((_shifted(values, w, k) for k, values in upper.items()), nothing)
-        if penalty is None:
-            # Δf = (F/Z)(r − ω) = Bᵀw: entry by entry, take the one whose terms are smaller
-            df = np.where(slack * np.abs(r) < np.abs(factor[0] * w), slack * (r - change), df)
-        else:
-            change = change + band_product(penalty, df)
+        # Δf = (F/Z)(r − ω) = Bᵀw: entry by entry, take the one whose terms are smaller
+        df = np.where(slack * np.abs(r) < np.abs(factor[0] * w), slack * (r - change), df)
         return df, change, x * dx
 
     return solve
@@ -144,24 +135,4 @@ def _column_scaled(diagonals: dict[int, Floats], scale: Floats) -> dict[int, Flo
         low, high = max(0, -p), size - max(0, p)
         shifted[low:high] = values[low:high] * scale[low + p : high + p]
         result[p] = shifted
-    return result
-
-
-def _product(first: dict[int, Floats], second: dict[int, Floats], size: int) -> dict[int, Floats]:
-    """Row-indexed diagonals of the product of two banded matrices."""
-    result: dict[int, Floats] = {}
-    for p, left in first.items():
-        for q, right in second.items():
-            if abs(p + q) >= size:
-                continue
-            low, high = max(0, -p), size - max(0, p)
-            total = result.setdefault(p + q, np.zeros(size))
-            total[low:high] += left[low:high] * right[low + p : high + p]
-    return result
-
-
-def _add(first: dict[int, Floats], second: dict[int, Floats]) -> dict[int, Floats]:
-    result = dict(second)
-    for p, values in first.items():
-        result[p] = result[p] + values if p in result else values
     return result

@@ -25,7 +25,7 @@ from scipy.linalg.lapack import dpttrs
 
 from ..noise import DiscreteLaplace
 
-__all__ = ["Chain", "Channel", "DiagonalSandwich", "Line", "band_product", "row_diagonals", "sandwich"]
+__all__ = ["Chain", "Channel", "DiagonalSandwich", "Line", "band_product", "row_diagonals"]
 
 Floats = NDArray[np.float64]
 
@@ -247,37 +247,6 @@ class DiagonalSandwich:
         return band
 
 
-def sandwich(outer: Floats, inner: Floats) -> Floats:
-    """T P T in lower banded form, for T = ``outer`` and P = ``inner`` symmetric in lower banded form.
-
-    >>> t = np.array([[2.0, 2, 2], [-1, -1, 0]])
-    >>> sandwich(t, np.ones((1, 3))).tolist()
-    [[5.0, 6.0, 5.0], [-4.0, -4.0, 0.0], [1.0, 0.0, 0.0]]
-    """
-    size = outer.shape[1]
-    outer, inner = outer[:size], inner[:size]
-    reach, width = outer.shape[0] - 1, inner.shape[0] - 1
-    left = row_diagonals(outer)
-    middle = row_diagonals(inner)
-    # first P T, rows of offset j − i from −(reach+width) to reach+width, then T (P T), lower half only
-    product = {
-        s: sum(
-            (_shifted(middle[p], left[s - p], p, size) for p in range(-width, width + 1) if -reach <= s - p <= reach),
-            np.zeros(size),
-        )
-        for s in range(-reach - width, reach + width + 1)
-    }
-    band = np.zeros((min(2 * reach + width, size - 1) + 1, size))
-    for k in range(band.shape[0]):
-        # entry (i + k, i) = Σ_p T[i+k, i+k+p]·(P T)[i+k+p, i]; stored at column i
-        row = np.zeros(size)
-        for p in range(-reach, reach + 1):
-            if -k - p in product:
-                row += _shifted(left[p], product[-k - p], p, size)
-        band[k, : size - k] = row[k:]
-    return band
-
-
 def row_diagonals(band: Floats) -> dict[int, Floats]:
     """Row-indexed diagonals: result[p][i] = M[i, i+p], 0 outside the matrix."""
     size = band.shape[1]
@@ -289,13 +258,3 @@ def row_diagonals(band: Floats) -> dict[int, Floats]:
             lower[k:] = band[k, :-k]
         bands[k], bands[-k] = upper, lower
     return bands
-
-
-def _shifted(first: Floats, second: Floats, p: int, size: int) -> Floats:
-    """Σ term M[i, i+p]·N[i+p, ·] as a vector over rows i."""
-    result = np.zeros(size)
-    if p >= 0:
-        result[: size - p] = first[: size - p] * second[p:]
-    else:
-        result[-p:] = first[-p:] * second[:p]
-    return result

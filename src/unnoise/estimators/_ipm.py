@@ -1,27 +1,27 @@
 """A primal-dual interior point for likelihoods under a channel with a banded inverse.
 
-:func:`maximise` solves, for data y ≥ 0 with Σy = 1, channel K and penalty P ⪰ 0 (banded, or none),
+:func:`maximise` solves, for data y ≥ 0 with Σy = 1 and channel K,
 
-    maximise  Σ y·log m − Σ f − ½ fᵀP f      over f ≥ 0, with m = K f.
+    maximise  Σ y·log m − Σ f      over f ≥ 0, with m = K f.
 
-Scaling f shows that Σf = 1 − fᵀPf at the optimum: without a penalty the masses add up to 1 by themselves.
-With u = Kᵀ(y/m), the optimum is where z = 1 − u + P f ≥ 0, f ≥ 0 and f∘z = 0.
+Scaling f shows that the masses add up to 1 at the optimum by themselves. With u = Kᵀ(y/m), it is where z = 1 − u ≥ 0,
+f ≥ 0 and f∘z = 0.
 
-**Newton's system.** Linearising f∘z = t and eliminating Δz leaves (KᵀYK + P + Z/F) Δf = t/f − (1 − u + Pf) =: r,
-Y = y/m², dense in f. In x = E f (T = E⁻¹ banded, Δf = TΔx) it is banded, in one of three equivalent forms:
+**Newton's system.** Linearising f∘z = t and eliminating Δz leaves (KᵀYK + Z/F) Δf = t/f − (1 − u) =: r, Y = y/m²,
+dense in f. In x = E f (T = E⁻¹ banded, Δf = TΔx) it is banded, in one of three equivalent forms:
 
-* *dual* (no penalty, every row occupied): (F/Z + T·Y⁻¹·T) ω = (F/Z) r, then Δf = (F/Z)(r − ω). Pentadiagonal for
+* *dual* (every row occupied): (F/Z + T·Y⁻¹·T) ω = (F/Z) r, then Δf = (F/Z)(r − ω). Pentadiagonal for
   power 1, and accurate where T is ill-conditioned (ε = 0.001): small entries of f come out of a product, not of a
   difference;
-* *primal* (penalty): (Y + T(P + Z/F)T) Δx = T r;
+* *primal* (some rows empty): (Y + T(Z/F)T) Δx = T r;
 * *factored* (the fallback, and the one for ρ > 1): in the factor of T, unsquared, by banded LU with pivoting
   (:mod:`._augmented`).
 
 Steps are Mehrotra's predictor and corrector [1]_. f and z stay positive, m and u are recomputed from f by positive
 sums, hence the certificate below is that of the f returned, whatever the accuracy of the steps.
 
-**Certificate.** The objective is concave and Σf* ≤ 1, so with ∇ = u − 1 − Pf the distance to the optimum is at most
-max(0, max ∇) − ∇·f. Without penalty f is first scaled to Σf = 1, and this is max u − 1 [2]_.
+**Certificate.** The objective is concave and Σf* = 1, so for f scaled to Σf = 1 the distance to the optimum is at most
+max u − 1 [2]_.
 
 .. [1] S. Mehrotra, "On the implementation of a primal-dual interior point method", SIAM J. Optim. 2, 1992.
 .. [2] B. G. Lindsay, "The geometry of mixture likelihoods: a general theory", Ann. Statist. 11, 1983.
@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_solve_banded, cholesky_banded
 
 from ._augmented import Solver, dual_solver, factored_solver
-from ._chain import BLOCK, Channel, DiagonalSandwich, band_product, sandwich
+from ._chain import BLOCK, Channel, DiagonalSandwich, band_product
 
 __all__ = ["Optimum", "longest_step", "maximise"]
 
@@ -57,7 +57,7 @@ PATIENCE = 8
 class Optimum:
     """Where :func:`maximise` stopped.
 
-    f : masses > 0 (Σf = 1 without a penalty)
+    f : masses > 0, Σf = 1
     z : multipliers of f ≥ 0
     m : K f
     gap : certified upper bound of (optimal objective − objective of f)
@@ -79,12 +79,10 @@ def maximise(
     y: Floats,
     channel: Channel,
     *,
-    penalty: Floats | None = None,
-    start: Optimum | None = None,
     tolerance: float = 1e-9,
     max_iterations: int = 100,
 ) -> Optimum:
-    """Maximise Σ y·log(K f) − Σ f − ½ fᵀP f over f ≥ 0.
+    """Maximise Σ y·log(K f) − Σ f over f ≥ 0.
 
     Parameters
     ----------
@@ -92,10 +90,6 @@ def maximise(
         Shares of cells, one for every row of the channel, Σy = 1. Zeros are allowed.
     channel : Channel
         K and the banded inverse of its square part; :class:`._chain.Chain` for power 1.
-    penalty : array, optional
-        P in LAPACK's lower banded form: row k holds P[i+k, i] at column i.
-    start : Optimum, optional
-        Result of a nearby problem on the same points (another penalty, other data): moved inside and used as start.
     tolerance : float
         Wanted bound of the certified gap, in units of log-likelihood per cell.
     max_iterations : int
@@ -114,14 +108,15 @@ def maximise(
     >>> best.converged, best.f.round(6).tolist(), round(float(best.f.sum()), 9)
     (True, [0.0, 1.0, 0.0], 1.0)
     """
-    newton = _Newton(y, channel, penalty)
-    f, z = _begin(channel.inverse_band.shape[1], start)
+    newton = _Newton(y, channel)
+    size = channel.inverse_band.shape[1]
+    f, z = np.full(size, 1 / size), np.ones(size)
     best: Optimum | None = None
     patience, least = PATIENCE, np.inf
     for iteration in range(max_iterations + 1):
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             m = channel.apply(f)
-            gradient, gap, scale = _certificate(y, m, f, channel, penalty)
+            gradient, gap, scale = _certificate(y, m, f, channel)
         product = float(f @ z)
         # Progress is a smaller gap or smaller products f·z: early on the gap alone goes up and down.
         better = best is None or gap < 0.9 * best.gap or product < 0.9 * least
@@ -146,28 +141,12 @@ def maximise(
     return Optimum(best.f, best.z, best.m, best.gap, iteration, best.converged, newton.form)
 
 
-def _begin(size: int, start: Optimum | None) -> tuple[Floats, Floats]:
-    if start is None:
-        return np.full(size, 1 / size), np.ones(size)
-    # Off the boundary, and with products f·z of one order: a warm start on the boundary cannot move.
-    floor = 1e-3 / size
-    f = np.maximum(start.f, floor)
-    return f, np.maximum(start.z, floor / f)
-
-
-def _certificate(
-    y: Floats, m: Floats, f: Floats, channel: Channel, penalty: Floats | None
-) -> tuple[Floats, float, float]:
-    """z's target 1 − u + Pf, the certified gap, and the scaling under which it holds."""
+def _certificate(y: Floats, m: Floats, f: Floats, channel: Channel) -> tuple[Floats, float, float]:
+    """z's target 1 − u, the certified gap, and the scaling under which it holds."""
     ratio = np.divide(y, m, out=np.zeros_like(y), where=y > 0)
     u = channel.transpose(ratio)
-    if penalty is None:
-        mass = float(f.sum())
-        return 1 - u, float(u.max() * mass - 1), 1 / mass
-    pull = band_product(penalty, f)
-    gradient = 1 - u + pull
-    along = float(y.sum() - f.sum() - f @ pull)
-    return gradient, max(0.0, float(-gradient.min())) - along, 1.0
+    mass = float(f.sum())
+    return 1 - u, float(u.max() * mass - 1), 1 / mass
 
 
 def _step(
@@ -225,11 +204,11 @@ def longest_step(v: Floats, dv: Floats, limit: float = 1.0) -> float:
 class _Newton:
     """Factors Newton's system in the cheapest form that works."""
 
-    def __init__(self, y: Floats, channel: Channel, penalty: Floats | None) -> None:
-        self.y, self.channel, self.penalty = y, channel, penalty
+    def __init__(self, y: Floats, channel: Channel) -> None:
+        self.y, self.channel = y, channel
         self.band = channel.inverse_band
         square = channel.curvature(y).shape[0] == 1
-        if square and penalty is None and (y > 0).all():
+        if square and (y > 0).all():
             self.form = "dual"
         elif square:
             self.form = "primal"
@@ -237,7 +216,6 @@ class _Newton:
             self.form = "factored"
         if square:
             self.around = DiagonalSandwich(self.band)
-        self.penalty_inside = None if penalty is None else sandwich(self.band, penalty)
 
     def fall_back(self) -> bool:
         """Go over to the factored form; False where that is already in use."""
@@ -254,19 +232,13 @@ class _Newton:
             if self.form == "primal":
                 return self._primal(f, z, weight)
             x = self.channel.points_of(m, f)
-            return factored_solver(
-                self.channel.inverse_factor, self.channel.curvature(weight), self.penalty, f / z, x
-            )
+            return factored_solver(self.channel.inverse_factor, self.channel.curvature(weight), f / z, x)
         except (LinAlgError, ValueError):
             return None
 
     def _primal(self, f: Floats, z: Floats, weight: Floats) -> Solver:
         stiffness = z / f
         system = self.around(stiffness)
-        if self.penalty_inside is not None:
-            wide = np.array(self.penalty_inside, order="F")
-            wide[: system.shape[0]] += system
-            system = wide
         system[0] += weight
         factor = cholesky_banded(system, overwrite_ab=True, lower=True)
 

@@ -150,7 +150,7 @@ def _step(
     try:
         if around is None:
             x = channel.points_of(m, f)
-            solve = factored_solver(channel.inverse_factor, channel.curvature(weight), None, f / z, x)
+            solve = factored_solver(channel.inverse_factor, channel.curvature(weight), f / z, x)
         else:
             solve = dual_solver(around, channel.inverse_band, channel.curvature(weight)[0], f / z)
     except (LinAlgError, ValueError):
