@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from test_smooth import distance, noised
@@ -34,6 +34,7 @@ def moved(fit, counts):
     st.sampled_from([1, 2, 1.5]),
     st.sampled_from([None, 0, 7, 100]),
 )
+@example([9] * 8, 5, 1.5, 0)  # no noise that is kept could explain them
 def test_always_a_profile_and_always_the_same(counts, epsilon, power, bound):
     noisy = NoisyProfile.from_counts(counts, epsilon=epsilon, power=power)
     fit, again = auto(noisy, max_count=bound), auto(noisy, max_count=bound)

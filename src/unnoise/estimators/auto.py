@@ -79,9 +79,10 @@ def auto(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
 
 
 def posterior_profile(channel: BodyChannel, g: Floats, y: Floats) -> Floats:
-    """Expected profile of cells with noisy profile y whose counts were drawn from g."""
+    """Expected profile of cells with noisy profile y whose counts were drawn from g; g if no noise can explain y."""
     f = g * np.maximum(channel.backward(y / channel.forward(g)), 0.0)
-    return np.asarray(f / f.sum())
+    total = f.sum()
+    return np.asarray(f / total) if 0 < total < np.inf else g
 
 
 def whole_cells(mass: Floats, cells: int) -> Floats:
