@@ -126,7 +126,16 @@ def clarabel_projection(curve: np.ndarray) -> np.ndarray:
     a = np.vstack([np.eye(n)[:1], steps, last])
     b = np.r_[1.0, np.zeros(n)]
     cones = [clarabel.ZeroConeT(1), clarabel.NonnegativeConeT(n)]
-    return _clarabel(sparse.eye(n), -curve, a, b, cones)
+    return _polished(_clarabel(sparse.eye(n), -curve, a, b, cones), curve)
+
+
+def _polished(near: np.ndarray, curve: np.ndarray) -> np.ndarray:
+    """The means of the levels that a solver found, if allowed and nearer: it stops 1e-5 short of large curves."""
+    levels = np.split(np.arange(curve.size), np.flatnonzero(np.diff(near) < -1e-4) + 1)
+    exact = np.concatenate([np.full(level.size, np.clip(curve[level].mean(), 0, 1)) for level in levels])
+    exact[levels[0]] = 1.0
+    allowed = (np.diff(exact) <= 0).all()
+    return exact if allowed and np.sum((exact - curve) ** 2) <= np.sum((near - curve) ** 2) + 1e-9 else near
 
 
 def clarabel_likelihood(k: np.ndarray, y: np.ndarray) -> np.ndarray:
