@@ -43,6 +43,12 @@ def test_the_compiled_loop_is_found_here() -> None:
     assert scatter._product() is not None
 
 
+def test_too_few_counts_are_refused() -> None:
+    """The compiled loop would read on behind their end."""
+    with pytest.raises(ValueError, match="counts must be at least as many as cells, got 2 for 3"):
+        scatter.scatter_add(np.zeros(3, dtype=np.int64), np.array([0, 1, 2]), np.array([1, 1]))
+
+
 def test_a_changed_function_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     from scipy.sparse import _sparsetools
 
@@ -132,7 +138,6 @@ def test_a_batch_that_fails_in_the_background_is_undone(monkeypatch: pytest.Monk
             raise MemoryError
         scatter.scatter_add(cells, where, counts, sign)
 
-    monkeypatch.setattr(located, "BLOCK", 1 << 10)
     monkeypatch.setattr("unnoise.sketches.hashing.BLOCK", 1 << 10)
     monkeypatch.setattr(located, "scatter_add", failing)
     items = np.arange(5000)

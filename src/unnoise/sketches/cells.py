@@ -7,7 +7,9 @@ all; only when the bound leaves int64 are the sums themselves examined, before a
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +18,13 @@ from .._sampler import Keystream, fill
 from ..errors import InputError
 from ..noise import DiscreteLaplace
 
-__all__ = ["add_cells", "add_noise", "add_occurrences", "bound_after", "grown", "largest", "noisy_cells", "sum_of"]
+__all__ = [
+    "add_cells", "add_noise", "add_occurrences", "add_up", "bound_after", "grown", "largest", "noisy_cells",
+    "on_all_processors", "sum_of",
+]  # fmt: skip
+
+P = TypeVar("P")
+R = TypeVar("R")
 
 BLOCK = 1 << 16
 SPAN = 1 << 22
@@ -56,19 +64,32 @@ def add_noise(cells: Int64, out: Int64, noise: DiscreteLaplace, stream: Keystrea
 
 
 def sum_of(parts: tuple[Int64, ...]) -> Int64:
-    """Return the sum of cells whose sums are known to fit."""
+    """Return the sum of several cells, whose sums are known to fit."""
     total = np.empty(parts[0].size, dtype=np.int64)
 
     def work(first: int) -> None:
         for start in range(first, min(first + SPAN, total.size), BLOCK):
-            block = total[start : start + BLOCK]
-            np.add(parts[0][start : start + BLOCK], parts[1][start : start + BLOCK], out=block)
-            for part in parts[2:]:
-                np.add(block, part[start : start + BLOCK], out=block)
+            block = slice(start, start + BLOCK)
+            add_up([part[block] for part in parts], total[block])
 
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        list(pool.map(work, range(0, total.size, SPAN)))
+    on_all_processors(work, range(0, total.size, SPAN))
     return total
+
+
+def add_up(parts: Sequence[Int64], out: Int64) -> Int64:
+    """Return the sum of the parts, in ``out``; the only part there is as it stands."""
+    total = parts[0]
+    for part in parts[1:]:
+        total = np.add(total, part, out=out)
+    return total
+
+
+def on_all_processors(work: Callable[[P], R], pieces: Sequence[P]) -> list[R]:
+    """Return what ``work`` makes of every piece, in order; a single one needs no threads."""
+    if len(pieces) <= 1:
+        return [work(piece) for piece in pieces]
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, len(pieces))) as pool:
+        return list(pool.map(work, pieces))
 
 
 def add_cells(left: Int64, right: Int64, out: Int64) -> int:
@@ -85,8 +106,7 @@ def add_cells(left: Int64, right: Int64, out: Int64) -> int:
             bound = max(bound, largest(np.add(left[start:stop], right[start:stop], out=out[start:stop])))
         return bound
 
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        return max(pool.map(work, range(0, left.size, SPAN)))
+    return max(on_all_processors(work, range(0, left.size, SPAN)))
 
 
 def _require_room(left: Int64, right: Int64) -> None:
@@ -155,8 +175,4 @@ def largest(cells: Int64) -> int:
             bound = max(bound, int(block.max()), -int(block.min()))
         return bound
 
-    spans = range(0, cells.size, SPAN)
-    if len(spans) <= 1:
-        return work(0)
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        return max(pool.map(work, spans))
+    return max(on_all_processors(work, range(0, cells.size, SPAN)), default=0)

@@ -16,7 +16,6 @@ import os
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -28,6 +27,7 @@ from numpy.typing import NDArray
 from ..errors import FormatError
 from ..layout import Account, Layout, guarantee
 from ..noise import DiscreteLaplace
+from .cells import on_all_processors
 from .flatbuffer import locate_cells
 
 __all__ = [
@@ -102,10 +102,7 @@ def digest_of_runs(parameters: bytes, digests: list[bytes]) -> str:
 def each_run(cells: int, work: Callable[[slice], bytes]) -> list[bytes]:
     """Return what ``work`` makes of every run of that many cells, in order, on all processors."""
     runs = [slice(start, min(start + RUN, cells)) for start in range(0, cells, RUN)]
-    if len(runs) == 1:
-        return [work(runs[0])]
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, len(runs))) as pool:
-        return list(pool.map(work, runs))
+    return on_all_processors(work, runs)
 
 
 def raw_bytes(cells: NDArray[np.int64]) -> memoryview:

@@ -224,7 +224,8 @@ def workers_of_this_process() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="unnoise-hashing")
 
 
-os.register_at_fork(after_in_child=workers_of_this_process.cache_clear)
+if hasattr(os, "register_at_fork"):  # a fork has none of its parent's threads
+    os.register_at_fork(after_in_child=workers_of_this_process.cache_clear)
 
 
 def _hash_range(

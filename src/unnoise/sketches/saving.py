@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._sampler import _system_stream as system_stream
+from .cells import add_up
 from .files import COLUMN, VERSION, Stored, digest_of_runs, each_run, parameters_of, raw_bytes
 
 __all__ = ["require_writable", "write_sketch"]
@@ -81,17 +82,11 @@ class _Writer:
         """Write a run where it belongs and return its SHA-256."""
         digest, memory = hashlib.sha256(), np.empty(PIECE, dtype=np.int64)
         for first in range(run.start, run.stop, PIECE):
-            raw = raw_bytes(self._sum(slice(first, min(first + PIECE, run.stop)), memory))
+            piece = slice(first, min(first + PIECE, run.stop))
+            raw = raw_bytes(add_up([part[piece] for part in self._parts], memory[: piece.stop - first]))
             digest.update(raw)
             _write_at(self._handle, raw, self._start + 8 * first)
         return digest.digest()
-
-    def _sum(self, piece: slice, memory: Int64) -> Int64:
-        """Return a piece of the sum of all parts."""
-        first, *others = (part[piece] for part in self._parts)
-        for other in others:
-            first = np.add(first, other, out=memory[: first.size])
-        return first
 
 
 def _write_at(handle: int, data: bytes | memoryview, position: int) -> None:

@@ -22,7 +22,7 @@ Product = Callable[..., Any]
 
 
 def scatter_add(cells: Int64, where: Int64, counts: Int64, sign: int = 1) -> None:
-    """Add sign·counts to the cells ``where``, repeated cells included; every cell must exist: nothing is checked.
+    """Add sign·counts to the cells ``where``, repeated cells included; every cell must exist: that is not checked.
 
     ``counts`` may be longer than ``where``. Two threads must not add to the same cells at once.
 
@@ -33,6 +33,8 @@ def scatter_add(cells: Int64, where: Int64, counts: Int64, sign: int = 1) -> Non
     """
     if where.size == 0:
         return
+    if counts.size < where.size:
+        raise ValueError(f"counts must be at least as many as cells, got {counts.size} for {where.size}")
     product = _product()
     if product is None or not cells.flags.c_contiguous:
         np.add.at(cells, where, sign * counts[: where.size])
