@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import typer
 
-from unnoise.cli import _app, answer, app, files, make, study
+from unnoise.cli import _app, answer, app, experiments, files, make
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "cli.md").read_text()
 GROUP = typer.main.get_command(app)
 COMMANDS = dict(GROUP.commands)
-assert {make, files, answer, study}  # importing them registers the commands
+assert {make, files, answer, experiments}  # importing them registers the commands
 
 
 def options(command) -> set[str]:
@@ -49,7 +49,7 @@ def test_every_option_has_help_and_every_command_examples():
 
 def test_the_messages_quoted_are_the_real_ones(tmp_path):
     from unnoise.errors import InputError
-    from unnoise.reading.ingest import Wanted, open_source
+    from unnoise.reading.source import Wanted, open_source
 
     (tmp_path / "visits.csv").write_text("url,a,b\n" + "x,1,2\n" * 16 + "x,1,2,3\n")
     (tmp_path / "ids.csv").write_text("id\n1\n2\nx3\n")

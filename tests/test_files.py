@@ -22,9 +22,9 @@ from unnoise.errors import FormatError, IncompatibleError, InputError
 from unnoise.layout import Account, Layout
 from unnoise.noise import DiscreteLaplace
 from unnoise.sketches import cells as _cells
-from unnoise.sketches import files
-from unnoise.sketches.files import Stored, digest_of, read_sketch
-from unnoise.sketches.saving import write_sketch
+from unnoise.sketches.format import read as files
+from unnoise.sketches.format.read import Stored, digest_of, read_sketch
+from unnoise.sketches.format.write import write_sketch
 from unnoise.sketches.sketch import Sketch
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -393,8 +393,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow
 from fractions import Fraction
-from unnoise.sketches.files import Stored, read_sketch
-from unnoise.sketches.saving import write_sketch
+from unnoise.sketches.format.read import Stored, read_sketch
+from unnoise.sketches.format.write import write_sketch
 from unnoise.layout import Account, Layout
 from unnoise.noise import DiscreteLaplace
 

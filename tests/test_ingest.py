@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unnoise.errors import InputError
-from unnoise.reading.ingest import FORMATS, Batch, Wanted, open_source
+from unnoise.reading.source import FORMATS, Batch, Wanted, open_source
 
 ROWS = [("00123", "a"), ("7", "b"), ("", "c"), (None, "d"), ("x,y", "e"), ('q"q', "f"), ("two\nlines", "g"), ("ü", "h")]
 X = Wanted(columns=("x",))

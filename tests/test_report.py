@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unnoise.answers.curves import at_least_curve, exact_curve, ranges, true_curve
-from unnoise.answers.look import DARK, LIGHT
+from unnoise.answers.binned import at_least_curve, exact_curve, ranges, true_curve
+from unnoise.answers.palette import DARK, LIGHT
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.answers.report import report
 

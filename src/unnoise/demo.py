@@ -137,7 +137,7 @@ def _table(*columns: str) -> Any:
 
 
 def _cell(estimate: Any) -> str:
-    from .answers.pieces import sensible
+    from .answers.report_tables import sensible
 
     value, low, high = sensible(estimate)
     return f"[bold]{value}[/bold] [dim]({low}–{high})[/dim]"

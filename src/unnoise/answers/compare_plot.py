@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .look import LIGHT
+from .palette import LIGHT
 
 if TYPE_CHECKING:
     from .compare import Comparison

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from .look import LIGHT
+from .palette import LIGHT
 
 if TYPE_CHECKING:
     from .profile import Profile

@@ -25,7 +25,7 @@ from ..errors import InputError
 from ..estimators._fit import Fit
 from ..estimators.linear import Function
 from ..noisy import NoisyProfile
-from . import show as _show
+from . import render as _render
 from .bands import NO_END, Bands, Limits
 from .estimate import Estimate, check_level
 from .sums import check_growth, entropy_limits, sum_limits, xlogx
@@ -86,12 +86,12 @@ class Table:
         return self.rows[index]
 
     def __str__(self) -> str:
-        return _show.table_text(self)
+        return _render.table_text(self)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return _show.table_html(self)
+        return _render.table_html(self)
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Return the rows as plain dicts."""
@@ -352,15 +352,15 @@ class Profile:
 
     def shown(self, longest: int = 12) -> Int64:
         """Return the counts worth listing: the first ones, then ever wider apart, up to ``longest``."""
-        return _show.chosen_counts(self, longest)
+        return _render.chosen_counts(self, longest)
 
     def __str__(self) -> str:
-        return _show.profile_text(self)
+        return _render.profile_text(self)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return _show.profile_html(self)
+        return _render.profile_html(self)
 
     def plot(self, ax: Any = None, *, truth: Any = None, level: float = 0.95) -> Any:
         """Draw the profile on log–log axes with its band, and the truth if given; returns the axes."""
@@ -370,7 +370,7 @@ class Profile:
 
     def to_dict(self, level: float = 0.95) -> dict[str, Any]:
         """Return everything as plain Python: parameters, headline answers, entries with intervals."""
-        return _show.as_dict(self, check_level(level))
+        return _render.as_dict(self, check_level(level))
 
     def to_json(self, *, indent: int | None = None, level: float = 0.95) -> str:
         """Return :meth:`to_dict` as JSON."""

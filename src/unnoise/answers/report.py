@@ -24,10 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..noise import tidy
-from .curves import Curve, at_least_curve, exact_curve, true_curve
-from .look import DARK, LIGHT
-from .pieces import answers_table, numbers_table, parameters, sensible
-from .show import plain
+from .binned import Curve, at_least_curve, exact_curve, true_curve
+from .palette import DARK, LIGHT
+from .render import plain
+from .report_tables import answers_table, numbers_table, parameters, sensible
 
 if TYPE_CHECKING:
     from .profile import Profile

@@ -75,7 +75,7 @@ def run() -> NoReturn:
 
 def main() -> None:
     """Run the command line; every error is one line."""
-    from . import answer, files, make, study  # noqa: F401  (importing registers the commands)
+    from . import answer, experiments, files, make  # noqa: F401  (importing registers the commands)
 
     _plain_warnings()
     try:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ..answers.profile import Profile
-    from ..reading.ingest import Batch
+    from ..reading.source import Batch
 
 __all__ = ["note", "print_json", "print_profiles", "saying", "screen", "stepping", "with_progress", "write_output"]
 
@@ -47,7 +47,7 @@ def note(text: str, *, always: bool = False) -> None:
 
 def print_json(value: Any) -> None:
     """Print plain Python as JSON."""
-    from ..answers.show import plain
+    from ..answers.render import plain
 
     sys.stdout.write(json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n")
 
@@ -148,8 +148,8 @@ def print_profiles(profiles: Mapping[str, Profile], guarantee: str = "", *, as_j
 def _print_one(profile: Profile, console: Console) -> None:
     from rich.table import Table
 
-    from ..answers.pieces import ENTROPY, answers, sensible
-    from ..answers.show import subtitle
+    from ..answers.render import subtitle
+    from ..answers.report_tables import ENTROPY, answers, sensible
 
     value, low, high = sensible(profile.exactly(1))
     console.print(f"\nAbout [bold]{value}[/bold] ({low}–{high}) items occurred exactly once.\n")
@@ -168,9 +168,9 @@ def _print_one(profile: Profile, console: Console) -> None:
 def _entries(profile: Profile) -> Any:
     from rich.table import Table
 
-    from ..answers.curves import exact_curve
+    from ..answers.binned import exact_curve
     from ..answers.estimate import Estimate
-    from ..answers.pieces import sensible
+    from ..answers.report_tables import sensible
 
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
     for name in ("occurs", "items", "95 % interval", ""):
@@ -197,7 +197,7 @@ def _print_groups(profiles: Mapping[str, Profile], console: Console) -> None:
     """Print one row per group."""
     from rich.table import Table
 
-    from ..answers.pieces import sensible
+    from ..answers.report_tables import sensible
 
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
     table.add_column("group")

@@ -20,7 +20,7 @@ def true_counts(
         if len(inputs) != 1:
             raise InputError(f"--freq-count needs one file, got {' '.join(inputs)}")
         return read_freq_count(inputs[0])
-    from ..reading.ingest import LINE, Wanted, open_source
+    from ..reading.source import LINE, Wanted, open_source
 
     source = open_source(inputs, format=format, sql=sql, header=not no_header)
     if columns is None and count_column is None and source.format != "lines":
@@ -39,7 +39,7 @@ def true_counts(
 def _column_of_counts(source: Any, name: str) -> Any:
     import numpy as np
 
-    from ..reading.ingest import Wanted
+    from ..reading.source import Wanted
 
     parts = [batch.items[name].to_numpy() for batch in source.batches(Wanted(columns=(name,), integers=True))]
     counts = np.concatenate(parts)

@@ -92,7 +92,7 @@ def _answers(
 ) -> tuple[dict[str, Profile], str]:  # fmt: skip
     """Open whatever the file is and reconstruct it."""
     from ..errors import InputError
-    from ._open import load_sketches, local_path, reconstruct_all
+    from ._request import load_sketches, local_path, reconstruct_all
 
     with local_path(file) as path:
         if path.is_dir() or _is_arrow_sketch(path):

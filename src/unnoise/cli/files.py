@@ -33,7 +33,7 @@ def merge(
 ) -> None:
     """Add sketches up: one sketch of all their data. Noise adds up too, and the result says so."""
     from ..errors import InputError
-    from ._open import save_sketch
+    from ._request import save_sketch
     from ._show import note
 
     if len(files) < 2:
@@ -51,7 +51,7 @@ def merge(
 def _load(name: str) -> Any:
     from ..reading.groups import GroupedSketch, is_group_set
     from ..sketches.sketch import Sketch
-    from ._open import local_path
+    from ._request import local_path
 
     with local_path(name) as path:
         return GroupedSketch.load(path) if is_group_set(path) else Sketch.load(path)
@@ -67,7 +67,7 @@ unnoise inspect jan.sketch feb.sketch mar.sketch --json"""
 def inspect(files: Files, as_json: opt.AsJson = False) -> None:
     """Show parameters and guarantee of sketch files, and the total ε over all files given."""
     from ..sketches.budget import total_budget
-    from ._open import load_sketches, local_path
+    from ._request import load_sketches, local_path
     from ._show import print_json, screen
 
     found: dict[str, Sketch] = {}

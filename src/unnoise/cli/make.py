@@ -60,7 +60,7 @@ def profile(
     title: opt.Title = None,
 ) -> None:
     """From data to answers in one command: how many items occur exactly once, twice, at least ten times, …"""
-    from ._open import Request, import_answers, reconstruct_all, sketch_data
+    from ._request import Request, import_answers, reconstruct_all, sketch_data
     from ._show import print_profiles
 
     request = Request(
@@ -126,7 +126,7 @@ def sketch(
     hash_seed: opt.HashSeed = 0,
 ) -> None:
     """Keep a private sketch of the data: small, mergeable, and safe to pass on."""
-    from ._open import Request, save_sketch, sketch_data
+    from ._request import Request, save_sketch, sketch_data
     from ._show import note
 
     request = Request(

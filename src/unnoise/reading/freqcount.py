@@ -15,7 +15,7 @@ from ..errors import InputError
 from .scan import expand
 
 if TYPE_CHECKING:
-    from .ingest import Batch
+    from .source import Batch
 
 __all__ = ["freq_count_batches", "read_freq_count"]
 
@@ -58,7 +58,7 @@ def freq_count_batches(names: Sequence[str]) -> tuple[int, Iterator[Batch]]:
 def _batches(frequencies: Int64, counts: Int64) -> Iterator[Batch]:
     import polars as pl
 
-    from .ingest import Batch
+    from .source import Batch
 
     ends = np.cumsum(counts)
     for start in range(0, int(ends[-1]), CHUNK):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..noisy import as_signed_integers
-from .ingest import Wanted, open_source
+from .source import Wanted, open_source
 
 if TYPE_CHECKING:
     import polars as pl

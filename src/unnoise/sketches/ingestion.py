@@ -10,10 +10,10 @@ from typing import Any
 from .._sampler import open_stream
 from ..errors import InputError, UnnoiseError
 from .cells import add_occurrences, bound_after, grown
+from .counting import Ahead, Located, count_hashed, join, limited, locate
 from .domain import finder_for
 from .guards import Guarded
 from .inputs import BATCH, Batch, Source, read_items
-from .located import Ahead, Located, count_hashed, join, limited, locate
 
 __all__ = ["Ingesting"]
 

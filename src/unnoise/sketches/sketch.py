@@ -27,11 +27,11 @@ from ..noise import DiscreteLaplace, Exact, exact_positive, tidy
 from ..noisy import NoisyCounts
 from .cells import noisy_cells
 from .domain import Domain, finder_for, read_domain, sampled_cells
-from .files import Stored, read_sketch
+from .format.read import Stored, read_sketch
+from .format.write import require_writable, write_sketch
 from .guards import new_identity
 from .ingestion import Ingesting
 from .inputs import read_items
-from .saving import require_writable, write_sketch
 
 __all__ = ["Sketch", "noise_shares"]
 

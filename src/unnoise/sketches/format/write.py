@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._sampler import _system_stream as system_stream
-from .cells import add_up
-from .files import COLUMN, VERSION, Stored, digest_of_runs, each_run, parameters_of, raw_bytes
+from ..._sampler import _system_stream as system_stream
+from ..cells import add_up
+from .read import COLUMN, VERSION, Stored, digest_of_runs, each_run, parameters_of, raw_bytes
 
 __all__ = ["require_writable", "write_sketch"]
 

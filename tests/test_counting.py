@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import unnoise as un
 from unnoise import testing
-from unnoise.sketches import located, scatter
+from unnoise.sketches import counting
 from unnoise.sketches.hashing import hash_columns, hash_words
 from unnoise.sketches.sketch import Sketch
 
@@ -33,20 +33,20 @@ def test_as_numpy_adds(pairs: list[tuple[int, int]], sign: int, compiled: bool) 
     np.add.at(expected, where, sign * counts[: where.size])
     with pytest.MonkeyPatch.context() as patch:
         if not compiled:
-            patch.setattr(scatter, "_product", lambda: None)
-        scatter.scatter_add(cells, where, counts, sign)
+            patch.setattr(counting, "_product", lambda: None)
+        counting.scatter_add(cells, where, counts, sign)
     assert cells.tolist() == expected.tolist()
 
 
 def test_the_compiled_loop_is_found_here() -> None:
     """Where SciPy changes it, the slow way is taken in silence; this tells us."""
-    assert scatter._product() is not None
+    assert counting._product() is not None
 
 
 def test_too_few_counts_are_refused() -> None:
     """The compiled loop would read on behind their end."""
     with pytest.raises(ValueError, match="counts must be at least as many as cells, got 2 for 3"):
-        scatter.scatter_add(np.zeros(3, dtype=np.int64), np.array([0, 1, 2]), np.array([1, 1]))
+        counting.scatter_add(np.zeros(3, dtype=np.int64), np.array([0, 1, 2]), np.array([1, 1]))
 
 
 def test_a_changed_function_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,11 +56,11 @@ def test_a_changed_function_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None
         arguments[-1][:] = 7
 
     monkeypatch.setattr(_sparsetools, "csc_matvec", other)
-    scatter._product.cache_clear()
+    counting._product.cache_clear()
     try:
-        assert scatter._product() is None
+        assert counting._product() is None
     finally:
-        scatter._product.cache_clear()
+        counting._product.cache_clear()
 
 
 def test_other_threads_run_meanwhile() -> None:
@@ -79,7 +79,7 @@ def test_other_threads_run_meanwhile() -> None:
     thread = threading.Thread(target=tick)
     thread.start()
     start = time.perf_counter()
-    scatter.scatter_add(cells, where, counts)
+    counting.scatter_add(cells, where, counts)
     end = time.perf_counter()
     stop.set()
     thread.join()
@@ -131,15 +131,16 @@ def test_a_batch_that_fails_in_the_background_is_undone(monkeypatch: pytest.Monk
     with testing.seeded(3):
         plain = Sketch.hashed(2**10, epsilon=1)
     calls: list[int] = []
+    real = counting.scatter_add
 
     def failing(cells: Any, where: Any, counts: Any, sign: int = 1) -> None:
         calls.append(sign)
         if len(calls) == 3:
             raise MemoryError
-        scatter.scatter_add(cells, where, counts, sign)
+        real(cells, where, counts, sign)
 
     monkeypatch.setattr("unnoise.sketches.hashing.BLOCK", 1 << 10)
-    monkeypatch.setattr(located, "scatter_add", failing)
+    monkeypatch.setattr(counting, "scatter_add", failing)
     items = np.arange(5000)
     with pytest.raises(MemoryError):
         sketch._update_batches([(items, None, None)])

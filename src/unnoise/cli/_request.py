@@ -19,7 +19,7 @@ from ._options import as_cells, as_epsilon, as_names, as_rate
 if TYPE_CHECKING:
     from ..answers.profile import Profile
     from ..reading.groups import GroupedSketch
-    from ..reading.ingest import Batch, Source, Wanted
+    from ..reading.source import Batch, Source, Wanted
     from ..sketches.sketch import Sketch
 
 __all__ = ["Request", "load_sketches", "local_path", "reconstruct_all", "save_sketch", "sketch_data"]
@@ -70,7 +70,7 @@ class Request:
 def sketch_data(request: Request, meanwhile: Callable[[], None] | None = None) -> Sketch | GroupedSketch:
     """Make the sketch that was asked for and count all data in it; ``meanwhile`` is done while data are read."""
     from ..reading.groups import GroupedSketch
-    from ..reading.ingest import feed
+    from ..reading.source import feed
     from ._show import with_progress
 
     request.check()
@@ -104,7 +104,7 @@ def sketch_data(request: Request, meanwhile: Callable[[], None] | None = None) -
 
 
 def _source(request: Request) -> tuple[Source, Wanted]:
-    from ..reading.ingest import LINE, Wanted, open_source
+    from ..reading.source import LINE, Wanted, open_source
 
     source = open_source(
         request.inputs, format=request.format, sql=request.sql, header=not request.no_header
@@ -152,7 +152,7 @@ def _domain(request: Request, wanted: Wanted) -> Any:
         if not request.integers and not _typed_inputs(request):
             raise InputError(f"--domain {request.domain} means the integers below it: add --int to read integers")
         return size
-    from ..reading.ingest import LINE, Wanted, open_source
+    from ..reading.source import LINE, Wanted, open_source
 
     source = open_source([request.domain], header=not request.no_header)
     columns = (LINE,) if source.format == "lines" else wanted.columns
@@ -169,7 +169,7 @@ def _domain_size(text: str) -> int | None:
 
 
 def _typed_inputs(request: Request) -> bool:
-    from ..reading.ingest import open_source
+    from ..reading.source import open_source
 
     return open_source(request.inputs, format=request.format, sql=request.sql).typed
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 
-from ..errors import FormatError
+from ...errors import FormatError
 
 __all__ = ["locate_cells"]
 

@@ -5,7 +5,7 @@ compressed), whose schema metadata hold the parameters as JSON and a digest over
 specifies it to the byte.
 
 Reading maps the file into memory and decodes nothing but a few bounded integers itself, each checked against the size
-of the file, so a hostile file allocates nothing. :mod:`unnoise.sketches.saving` writes it.
+of the file, so a hostile file allocates nothing. :mod:`unnoise.sketches.format.write` writes it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import FormatError
-from ..layout import Account, Layout, guarantee
-from ..noise import DiscreteLaplace
-from .cells import on_all_processors
+from ...errors import FormatError
+from ...layout import Account, Layout, guarantee
+from ...noise import DiscreteLaplace
+from ..cells import on_all_processors
 from .flatbuffer import locate_cells
 
 __all__ = [
