@@ -227,7 +227,7 @@ def import_answers() -> None:
     """Import what reconstruction needs: half a second of SciPy."""
     from importlib import import_module
 
-    for name in ("reconstruct", "items", "show"):
+    for name in ("reconstruct", "items", "render"):
         import_module(f"unnoise.answers.{name}")
 
 
