@@ -173,7 +173,7 @@ def test_bad_input_says_what_must_hold():
         paper(noisy, eta=0)
     with pytest.raises(InputError, match=r"max_count must be an integer ≥ 0, got 2\.5"):
         paper(noisy, max_count=2.5)
-    with pytest.raises(InputError, match="max_count must be ≥ 0, got -1"):
+    with pytest.raises(InputError, match="max_count must be an integer ≥ 0, got -1"):
         paper(noisy, max_count=-1)
     with pytest.raises(InputError, match="needs noise of power 1"):
         paper(NoisyProfile.from_counts([1, 2, 3], epsilon=1, power=2))
