@@ -33,12 +33,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .arrays import Floats
 from .errors import InputError
 from .noise import Exact, exact_positive
 
 __all__ = ["Circulant", "as_norm", "fast_inversion", "inverse_norm_bound", "p_norm", "round_profile", "window"]
 
-Float64 = NDArray[np.float64]
 
 TIE = 1e-13
 """Entries of c this close, relative to the largest, are equal up to the rounding of the FFT."""
@@ -171,24 +171,24 @@ class Circulant:
         gap, q = -math.expm1(-e), math.exp(-e)
         return cls(modulus, gap / (gap + q * (2 * np.sin(theta / 2) ** 2 + 1j * np.sin(theta))))
 
-    def apply(self, x: Float64) -> Float64:
+    def apply(self, x: Floats) -> Floats:
         """Return A·x."""
         return np.fft.irfft(np.fft.rfft(x) * self.eigenvalues, self.order)
 
-    def solve(self, y: Float64) -> Float64:
+    def solve(self, y: Floats) -> Floats:
         """Return A^(−1)·y."""
         return np.fft.irfft(np.fft.rfft(y) / self.eigenvalues, self.order)
 
-    def solve_transpose(self, y: Float64) -> Float64:
+    def solve_transpose(self, y: Floats) -> Floats:
         """Return A^(−T)·y."""
         return np.fft.irfft(np.fft.rfft(y) / np.conj(self.eigenvalues), self.order)
 
-    def inverse_column(self) -> Float64:
+    def inverse_column(self) -> Floats:
         """Return the first column of A^(−1), which is circulant too."""
         return np.fft.irfft(1 / self.eigenvalues, self.order)
 
 
-def fast_inversion(channel: Circulant, observed: Float64, inside: slice, norm: Any) -> Float64:
+def fast_inversion(channel: Circulant, observed: Floats, inside: slice, norm: Any) -> Floats:
     """Algorithm 2: minimise ‖A·r − observed‖_p over all r whose entries ``inside`` add up to 1.
 
     >>> channel = Circulant.laplace(1.0, reach=4, order=12)
@@ -204,7 +204,7 @@ def fast_inversion(channel: Circulant, observed: Float64, inside: slice, norm: A
     return channel.solve(observed - excess / dual * direction)
 
 
-def steepest(c: Float64, norm: Any) -> tuple[Float64, float]:
+def steepest(c: Floats, norm: Any) -> tuple[Floats, float]:
     """Return the v of ‖v‖_p = 1 that maximises ⟨c,v⟩, and that maximum, the dual norm of c."""
     p = as_norm(norm)
     size = np.abs(c)
@@ -221,7 +221,7 @@ def steepest(c: Float64, norm: Any) -> tuple[Float64, float]:
     return v, float(c @ v)
 
 
-def round_profile(r: Float64) -> tuple[Float64, float]:
+def round_profile(r: Floats) -> tuple[Floats, float]:
     """Algorithm 3 on the entries 0..n: return a profile and the threshold τ that made it one.
 
     τ solves Σ min(τ, x[t]) = s, where x is r clipped to [0, 1] and s = Σ x − 1 ≥ 0 (equal to the paper's

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._thresholds import Geometric, GeometricDigit, Laplace, Law, NegativeBinomial, floor_thresholds
+from .arrays import Int64
 from .errors import InputError
 from .noise import DiscreteLaplace, Exact, exact_positive
 
@@ -44,7 +45,6 @@ BASE = 1 << 14
 """Base of the geometric digits."""
 
 _ZEROS = bytes(8 * BLOCK)
-Int64 = NDArray[np.int64]
 
 
 class Keystream:

@@ -23,7 +23,7 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ._circulant import (
     Circulant,
@@ -35,6 +35,7 @@ from ._circulant import (
     steepest,
     window,
 )
+from .arrays import Floats
 from .errors import InputError
 from .noise import Exact, exact_positive
 
@@ -136,7 +137,7 @@ def inverse_norm(epsilon: Exact, reach: int, n: int, norm: Any) -> float:
     return float(np.abs(channel.inverse_column()).sum())
 
 
-def single_entry_bound(b: ArrayLike, x: ArrayLike, epsilon: Exact, reach: int) -> NDArray[np.float64]:
+def single_entry_bound(b: ArrayLike, x: ArrayLike, epsilon: Exact, reach: int) -> Floats:
     """Return, for every t, the lemma's bound on |x[t]| when |(A·x)[t]| ≤ b[t], indices taken modulo N.
 
     (a + 1/a)/(1/a − a) · (P_norm·(b_t + (b_{t−1} + b_{t+1})/(a + 1/a))

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .answers.profile import Profile
 from .answers.reconstruct import reconstruct
 from .answers.report import report
+from .arrays import Int64
 from .sketches.sketch import Sketch
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ SITE_EPSILON = 2
 SITES = {"EWR": "Newark", "JFK": "Kennedy", "LGA": "LaGuardia"}
 ITEM = ["tailnum", "dest"]
 SHOWN = (1, 2, 3, 5, 10, 50)
-Int64 = NDArray[np.int64]
 Say = Callable[[Any], None]
 
 

@@ -21,20 +21,19 @@ from itertools import count
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Int64
 from ..errors import InputError
+from ..estimators.methods import check_method
 from ..noise import DiscreteLaplace, Exact, exact_positive
 from ..noisy import NoisyProfile, combine
 from .estimate import number
 from .profile import Profile
-from .reconstruct import METHODS, reconstruct
+from .reconstruct import reconstruct
 from .shapes import shape_text, shaped
 
 __all__ = ["Plan", "draw_noisy_profile", "errors", "plan"]
 
-Int64 = NDArray[np.int64]
-Float = NDArray[np.float64]
 
 METRICS = ("l1", "l2", "linf", "w1")
 ANSWERS = ("seen once", "distinct", "at least 2", "at least 5", "at least 10", "total")
@@ -152,8 +151,7 @@ def plan(
     >>> plan(cells=10_000, shape="ones", target=0.05, method="isotonic").reached
     True
     """
-    if method not in METHODS:
-        raise InputError(f"method must be one of {', '.join(sorted(METHODS))}, got {method!r}")
+    check_method(method)
     if isinstance(repetitions, bool) or not isinstance(repetitions, int) or repetitions < 1:
         raise InputError(f"repetitions must be an integer ≥ 1, got {repetitions!r}")
     goal = _check_target(target)

@@ -7,8 +7,8 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Int64
 from .estimate import Estimate, number
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ EXPORTED = 10_000
 """Most entries written by ``as_dict``; the rest is in ``to_arrow`` and its kin."""
 
 
-def chosen_counts(profile: Profile, longest: int) -> NDArray[np.int64]:
+def chosen_counts(profile: Profile, longest: int) -> Int64:
     """Return 0, 1, 2, … then ever wider apart, as far as at least one item is expected."""
     expected = profile.mass * profile.items
     heavy = profile.support[expected >= 1]

@@ -21,8 +21,8 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Floats, Int64
 from ..noise import tidy
 from .binned import Curve, at_least_curve, exact_curve, true_curve
 from .palette import DARK, LIGHT
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["report"]
 
-Int64 = NDArray[np.int64]
 
 READING = """
 <p>A <em>profile</em> says how many different items occurred exactly once, exactly twice, and so on; it does not say
@@ -144,7 +143,7 @@ def _profile_data(name: str, profile: Profile, truth: Int64 | None) -> dict[str,
     }
 
 
-def _curve_data(curve: Curve, truth: NDArray[np.float64] | None) -> dict[str, Any]:
+def _curve_data(curve: Curve, truth: Floats | None) -> dict[str, Any]:
     columns = {"value": curve.value, "low": curve.low, "high": curve.high}
     rounded = {key: [float(f"{x:.6g}") for x in np.maximum(column, 0)] for key, column in columns.items()}
     ends = {"x": curve.x.tolist(), "from": curve.first.tolist(), "to": curve.last.tolist()}

@@ -30,9 +30,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len
 
+from ..arrays import Floats, Int64
 from ..errors import InputError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile, as_signed_integers
@@ -42,11 +42,9 @@ from ._input import LARGEST, check_input, check_max_count, check_noise
 
 __all__ = ["Function", "functional", "linear", "repeated_taps", "second_difference_weight", "smoothed_tally", "weights"]
 
-Function = Callable[[NDArray[np.int64]], Any]
+Function = Callable[[Int64], Any]
 """A function of a count, vectorised over int64 arrays of counts ≥ 0."""
 
-Floats = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 LIMIT = 50_000_000
 """Most points a dense stretch may take (fractional power only): 400 MB."""

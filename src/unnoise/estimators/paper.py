@@ -22,7 +22,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import _sampler
 from .._circulant import (
@@ -48,8 +47,6 @@ LONGEST = 50_000_000
 
 BLOCK = 1 << 20
 """Cells whose noise is drawn at a time."""
-
-Int64 = NDArray[np.int64]
 
 
 def unfold(noisy: NoisyProfile, *, max_count: int | None = None) -> NoisyProfile:

@@ -32,11 +32,11 @@ from functools import lru_cache
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import _sampler
 from .._circulant import Circulant, as_norm, check_count, fast_inversion, round_profile
 from .._thresholds import GeometricDigit
+from ..arrays import Floats, Int64
 from ..errors import InputError, PrivacyError, SealedError
 from ..noise import DiscreteLaplace, Exact, exact_positive
 from ..noisy import as_signed_integers
@@ -45,9 +45,6 @@ __all__ = ["NoisyResidueProfile", "NoisyResidues", "PanPrivateModular", "modular
 
 LARGEST_MODULUS = 1 << 18
 """Moduli beyond this are refused: their noise would drown every profile long before."""
-
-Int64 = NDArray[np.int64]
-Float64 = NDArray[np.float64]
 
 
 @lru_cache(maxsize=64)
@@ -93,14 +90,14 @@ class NoisyResidueProfile:
     epsilon: Fraction
     fresh: bool
 
-    def residue_profile(self, index: int = 0, *, norm: Any = 2) -> Float64:
+    def residue_profile(self, index: int = 0, *, norm: Any = 2) -> Floats:
         """Return the reconstructed profile of the counts modulo the ``index``-th modulus."""
         modulus = self.moduli[index]
         channel = Circulant.modular(self.epsilon, modulus)
         r = fast_inversion(channel, self.tallies[index] / self.cells, slice(0, modulus), as_norm(norm))
         return round_profile(r)[0]
 
-    def profile(self, max_count: int | None = None, *, norm: Any = 2) -> Float64:
+    def profile(self, max_count: int | None = None, *, norm: Any = 2) -> Floats:
         """Return an estimate of f[0..n]: the smallest of the residue profiles at t mod p_i.
 
         With one modulus that is its residue profile. With several, every entry is an upper bound up to the noise and
@@ -131,7 +128,7 @@ class NoisyResidues:
         tallies = tuple(np.bincount(r, minlength=m) for r, m in zip(self.residues, self.moduli))
         return NoisyResidueProfile(self.residues[0].size, self.moduli, tallies, self.epsilon, fresh=False)
 
-    def profile(self, max_count: int | None = None, *, norm: Any = 2) -> Float64:
+    def profile(self, max_count: int | None = None, *, norm: Any = 2) -> Floats:
         """Return an estimate of the profile; see :meth:`NoisyResidueProfile.profile`."""
         return self.tally().profile(max_count, norm=norm)
 

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Int64
 from ..errors import FormatError, IncompatibleError, InputError
 from ..noise import tidy
 from ..noisy import NoisyCounts
@@ -181,7 +181,7 @@ class GroupedSketch:
                     None if batch.persons is None else batch.persons[rows],
                 )
 
-    def _codes(self, column: Any) -> NDArray[np.int64]:
+    def _codes(self, column: Any) -> Int64:
         """Return the number of each row's group, −1 for one that was not declared."""
         import polars as pl
 

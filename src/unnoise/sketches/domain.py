@@ -17,8 +17,8 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Int64
 from ..errors import InputError
 from ..layout import Layout
 from .hashing import Column, UInt64, as_series, cells_of, each_block, hash_columns, sample_limit
@@ -33,7 +33,6 @@ SKIPPED = -2
 """Stands for the cell of an item that is not in the sample."""
 
 STEP = 1 << 20
-Int64 = NDArray[np.int64]
 
 
 class Finder(Protocol):
