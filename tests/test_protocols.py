@@ -313,7 +313,7 @@ def test_bad_parameters():
     ):
         with pytest.raises(InputError, match=text):
             PanPrivateModular(5, **arguments)
-    with pytest.raises(InputError, match="cells must be ≥ 1, got 0"):
+    with pytest.raises(InputError, match="cells must be an integer ≥ 1, got 0"):
         PanPrivateModular(0, max_count=3, epsilon=1)
     several = PanPrivateModular(5, primes=[3, 5], epsilon=1).release()
     with pytest.raises(InputError, match="max_count is required with several primes"):
