@@ -193,6 +193,22 @@ def test_a_site_lets_nothing_else_out():
             duplicate(shares)
 
 
+def test_in_a_fork_everything_is_dead(servers):
+    task = a_task()
+    pair, site = servers(task), Site(task, "a")
+    share = a_report(task, "b", [1]).seed
+    pid = os.fork()
+    if pid == 0:
+        refused = 0
+        for action in (lambda: site.update([1]), site.split, lambda: pair[0].receive(share), pair[0].close):
+            try:
+                action()
+            except PrivacyError as error:
+                refused += "is a fork of it" in str(error)
+        os._exit(refused)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 4
+
+
 def test_a_server_never_answers_with_noise_of_the_tests(servers):
     task = a_task()
     pair = servers(task)

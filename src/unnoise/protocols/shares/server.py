@@ -24,9 +24,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._sampler import _system_stream as system_stream
 from ..._sampler import fill, open_stream
 from ...errors import FormatError, IncompatibleError, InputError, PrivacyError
+from ...guard import Guarded, new_identity, wipe
 from ...layout import Account
 from .messages import ID, canonical, digest_of, pack, read_account, read_ids, read_text, unpack
 from .site import mask
@@ -60,10 +60,13 @@ class Report:
         return digest_of(canonical({"report": self.id, "site": self.site, "account": spent}))
 
 
-class Server:
+class Server(Guarded):
     """A server in a directory of its own: made by :meth:`create`, found again by :meth:`open`."""
 
+    noun = "server"
+
     def __init__(self, store: Store) -> None:
+        super().__init__()
         self._store = store
         head = store.read("server")
         side, self.task = head[:1], Task.from_bytes(head[1:])
@@ -120,11 +123,13 @@ class Server:
         expected = 32 if self.side == "seed" else 8 * self.task.layout.cells
         if len(payload) != expected:
             raise FormatError(f"a share must be {expected} bytes long, got {len(payload)}")
-        known = self._reports.get(report.id)
-        if known is not None:
-            self._require_same(known, report, payload)
-            return report.id
-        self._accept(report, payload)
+        self._require_here("receive")
+        with self._lock:
+            known = self._reports.get(report.id)
+            if known is not None:
+                self._require_same(known, report, payload)
+            else:
+                self._accept(report, payload)
         return report.id
 
     def _require_same(self, known: Report, report: Report, payload: memoryview) -> None:
@@ -198,14 +203,16 @@ class Server:
         self._require_task(head)
         if head.get("side") == self.side or head.get("side") not in SIDES:
             raise PrivacyError(f"the agreement must come from the other side, got one of {head.get('side')!r}")
-        ids = self._require_agreed(head)
-        name = sum_id(self.task, ids)
-        if name not in self._sums:
-            self._require_allowed(ids)
-            self._store.write(f"sums/{name}.answer", self._noised(ids))
-            self._sums[name] = ids
-            self._settle()
-        return self._store.read(f"sums/{name}.answer")
+        self._require_here("answer")
+        with self._lock:
+            ids = self._require_agreed(head)
+            name = sum_id(self.task, ids)
+            if name not in self._sums:
+                self._require_allowed(ids)
+                self._store.write(f"sums/{name}.answer", self._noised(ids))
+                self._sums[name] = ids
+                self._settle()
+            return self._store.read(f"sums/{name}.answer")
 
     def _require_agreed(self, head: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the ids of an agreement whose reports are the ones that came here."""
@@ -242,7 +249,7 @@ class Server:
             raise PrivacyError(f"a server's noise must come from the operating system, this one's is {stream.label}")
         fill(noise, self.task.noise, stream)
         total += noise.view(np.uint64)
-        noise[:] = 0
+        wipe(noise)
         account = Account()
         for name in ids:
             account = account.plus(self._reports[name].account)
@@ -250,7 +257,7 @@ class Server:
             "task": self.task.id, "side": self.side, "reports": list(ids), "epoch": self.task.epoch,
             "sites": sorted(self._reports[name].site for name in ids),
             "account": {"calls": account.calls, "promised": account.promised},
-            "identity": system_stream().words(2).tobytes().hex(),
+            "identity": new_identity().hex(),
         }  # fmt: skip
         return pack("answer", head, total.astype("<u8").tobytes())
 
@@ -262,8 +269,10 @@ class Server:
 
     def close(self) -> None:
         """End the epoch: no more reports, no more new sums, all shares wiped; answers stay."""
-        self._store.write("closed", b"")
-        self._settle()
+        self._require_here("close")
+        with self._lock:
+            self._store.write("closed", b"")
+            self._settle()
 
     def _require_task(self, head: Mapping[str, Any]) -> None:
         if head.get("task") != self.task.id:

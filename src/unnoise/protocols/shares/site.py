@@ -7,15 +7,16 @@ and wipes them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NoReturn, SupportsIndex
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..._sampler import Keystream, source
 from ..._sampler import _system_stream as system_stream
-from ...errors import InputError, PrivacyError, SealedError
+from ...arrays import Int64
+from ...errors import InputError, SealedError
+from ...guard import Guarded, new_identity, wipe
 from ...sketches.domain import Domain, read_domain
 from ...sketches.sketch import Sketch
 from .messages import pack
@@ -35,26 +36,23 @@ def mask(seed: bytes, cells: int) -> NDArray[np.uint64]:
     return np.asarray(Keystream(seed).words(cells))
 
 
-@dataclass(frozen=True, repr=False)
-class Shares:
-    """The two messages of a report: one for each server, never both for one.
+class Shares(Guarded):
+    """The two messages of a report: one for each server, never both for one, for together they are the cells.
 
     report : the id common to both
     """
 
-    report: str
-    seed: bytes
-    difference: bytes
+    noun = "pair of shares"
 
-    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
-        """Refuse copy, deepcopy and pickle: both shares in one place are the cells themselves."""
-        raise PrivacyError("shares must not be copied or pickled: send each message to its server and drop them")
+    def __init__(self, report: str, seed: bytes, difference: bytes) -> None:
+        super().__init__()
+        self.report, self.seed, self.difference = report, seed, difference
 
     def __repr__(self) -> str:
         return f"Shares(report {self.report}, {len(self.seed):,} and {len(self.difference):,} bytes)"
 
 
-class Site:
+class Site(Guarded):
     """One party that counts for a task, under a name of its own.
 
     >>> site = Site(Task.hashed(64, epsilon=1, epoch="2026-11"), "berlin")
@@ -64,45 +62,54 @@ class Site:
     True
     """
 
+    noun = "site"
+
     def __init__(self, task: Task, name: str, *, domain: Any = None, unknown: str = "error") -> None:
         if not isinstance(name, str) or not 0 < len(name) <= 200:
             raise InputError(f"name must be a text of 1 to 200 characters, got {name!r}")
+        super().__init__()
         self.task, self.name = task, name
         self._shares: Shares | None = None
         self._sketch: Sketch | None = _silent_sketch(task, _declared(task, domain), unknown)
 
     def update(self, items: Any, counts: Any = None, *, person: Any = None) -> None:
         """Count items, as :meth:`Sketch.update` does."""
-        if self._sketch is None:
-            raise SealedError("update needs a site that has not split its cells yet, this one has")
-        self._sketch.update(items, counts, person=person)
+        self._require_here("update")
+        with self._lock:
+            if self._sketch is None:
+                raise SealedError("update needs a site that has not split its cells yet, this one has")
+            self._sketch.update(items, counts, person=person)
 
     def split(self) -> Shares:
         """Return the two shares; from then on nothing more is counted, and every call returns the same bytes."""
-        if self._shares is None:
-            assert self._sketch is not None
-            released = self._sketch._release(for_tests=True)
-            account, self._sketch = self._sketch._account, None
-            seed, report = system_stream().words(4).tobytes(), system_stream().words(2).tobytes().hex()
-            difference = released.counts.astype(np.uint64) - mask(seed, released.counts.size)
-            _wipe(released.counts)
-            head = {
-                "task": self.task.id, "report": report, "site": self.name,
-                "account": {"calls": account.calls, "promised": account.promised},
-            }  # fmt: skip
-            self._shares = Shares(
-                report, pack("share", {**head, "side": "seed"}, seed),
-                pack("share", {**head, "side": "difference"}, difference.astype("<u8").tobytes()),
-            )  # fmt: skip
-        return self._shares
+        self._require_here("split")
+        with self._lock:
+            if self._sketch is not None:
+                self._shares, self._sketch = self._made(self._sketch), None
+            assert self._shares is not None
+            return self._shares
+
+    def _made(self, sketch: Sketch) -> Shares:
+        """Take the cells of a sketch apart, and wipe them."""
+        counts, account = sketch._release(for_tests=True).counts, sketch._account
+        seed, report = system_stream().words(4).tobytes(), new_identity().hex()
+        difference = counts.astype(np.uint64) - mask(seed, counts.size)
+        _wipe(counts)
+        head = {
+            "task": self.task.id, "report": report, "site": self.name,
+            "account": {"calls": account.calls, "promised": account.promised},
+        }  # fmt: skip
+        payload = difference.astype("<u8").tobytes()
+        first, second = {**head, "side": "seed"}, {**head, "side": "difference"}
+        return Shares(report, pack("share", first, seed), pack("share", second, payload))
 
 
-def _wipe(view: NDArray[np.int64]) -> None:
+def _wipe(view: Int64) -> None:
     """Overwrite the cells beneath a view that is read-only."""
     owner = view if view.base is None else view.base
     assert isinstance(owner, np.ndarray)
     owner.flags.writeable = True
-    owner[:] = 0
+    wipe(owner)
 
 
 def _declared(task: Task, domain: Any) -> Domain | None:

@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from ...checks import check_integer
 from ...errors import FormatError, InputError
 from ...layout import Layout, hashed_layout
 from ...noise import DiscreteLaplace, Exact, exact_positive
@@ -42,10 +43,8 @@ class Task:
     def __post_init__(self) -> None:
         if not isinstance(self.epoch, str) or not 0 < len(self.epoch) <= 200:
             raise InputError(f"epoch must be a text of 1 to 200 characters, got {self.epoch!r}")
-        for name, most in (("sums", MOST_SUMS), ("least_sites", 1 << 20)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-                raise InputError(f"{name} must be an integer between 1 and {most}, got {value!r}")
+        check_integer("sums", self.sums, 1, MOST_SUMS)
+        check_integer("least_sites", self.least_sites, 1, 1 << 20)
         if self.layout.item_types is None:
             raise InputError("item_types must be declared for a task, got None")
 
