@@ -2,7 +2,7 @@
 
 A model says: the logarithm of the mass per count is a random walk (:mod:`._smooth_walk`) of order 2 or 3 in t, log(1 + t)
 or log t, of unknown stiffness λ, beside a few *atoms* (single counts with a vague mass of their own). Each model has
-a mode and an evidence (:mod:`._smooth_mode`). The search, in full:
+a mode and an evidence (:mod:`._mode`). The search, in full:
 
 1. Every family is climbed both ways over the decades of λ, from a strength at which its walk spreads by ± 3 and from the
    best mode so far, until PAST nats past its peak; after that it is given up if BEHIND nats behind the best.
@@ -33,7 +33,7 @@ from scipy.linalg import solve_triangular
 
 from ..arrays import Floats, Int64
 from ._fourier import Blocks, FourierChannel, Seen
-from ._smooth_mode import find_mode
+from ._mode import find_mode
 from ._smooth_walk import JUMP, Walk
 
 __all__ = ["FAMILIES", "Model", "Posterior", "Search", "explore", "posterior"]

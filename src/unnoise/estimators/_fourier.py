@@ -258,6 +258,8 @@ class FourierChannel:
         total = np.zeros(self.blocks.size)
         for part, rows, shifted in zip(self.parts, state.rows, self._shifts(state)):
             total += part.rate * (shifted.T @ (part.tally / rows))
+            if self.collide:  # cells that only the background explains pull neither way
+                total += part.rate * float(part.tally @ (BACKGROUND / part.cells / rows))
         return np.asarray(total / self.exposure)
 
     def step(self, state: Seen) -> Floats:
@@ -275,7 +277,7 @@ class FourierChannel:
         """J, the expected information of the cells about θ = log N."""
         total = np.zeros((self.blocks.size, self.blocks.size))
         for part, rows, shifted in zip(self.parts, state.rows, self._shifts(state)):
-            change = shifted - rows[:, None] if self.collide else shifted
+            change = shifted - (rows - BACKGROUND / part.cells)[:, None] if self.collide else shifted
             half = change * (part.rate * math.sqrt(part.cells) * state.mass) / np.sqrt(rows)[:, None]
             total += half.T @ half
         return total
@@ -305,7 +307,7 @@ class FourierChannel:
         """
         wanted, squares = np.zeros(blocks.size), np.zeros(blocks.size)
         for part, rows, twice in zip(self.parts, state.rows, state.twice):
-            ratio = self.shifted(part, twice, blocks) / rows[:, None] - 1
+            ratio = (self.shifted(part, twice, blocks) + BACKGROUND / part.cells) / rows[:, None] - 1
             wanted += part.rate * (part.tally @ ratio)
             squares += part.rate**2 * (part.tally @ ratio**2)
         return np.asarray(wanted / np.sqrt(np.maximum(squares, 1e-300)))

@@ -1,10 +1,13 @@
 """The mode of a posterior on θ = log f, and the evidence of the model.
 
-For cells seen through a channel (:mod:`._channel`) and a prior walk with precision P on θ, the logarithm of the mass per
-count, maximise log likelihood(θ) + log prior(θ) by Newton's method with the expected information and the positive
+For cells y (shares of d cells) seen through the channel K and a prior walk with precision P on θ, maximise
+
+    d·(Σ y·log m − Σ f) + log prior(θ),    m = K f, f = e^θ,
+
+(the total is Poisson, so Σf = 1 need not be imposed) by Newton's method with the expected information and the positive
 part of what it leaves out. At the mode θ̂ Laplace's approximation of the log evidence is [1]_
 
-    log likelihood(θ̂) + log prior(θ̂) − ½·log det A,
+    d·(Σ y·log m − Σ f) + log prior(θ̂) − ½·log det A,
 
 where (2π)^(N/2) has cancelled with the prior's. A short last step is taken on trust: half of Newton's decrement is what
 it gains. A search that stops short of the tolerance says so.
@@ -20,7 +23,7 @@ import numpy as np
 from scipy.linalg import LinAlgError
 
 from ..arrays import Floats
-from ._channel import Channel, S
+from ._smooth_channel import BodyChannel
 from ._smooth_walk import Walk
 
 __all__ = ["Mode", "find_mode"]
@@ -36,7 +39,7 @@ step: A hardly changes then. Where few cells are left to tell, Newton's method c
 LONGEST = 8.0
 """Largest change of any θ in one step."""
 
-LOWEST, HIGHEST = -600.0, 60.0
+LOWEST, HIGHEST = -600.0, 5.0
 """θ stays between these, so that e^θ is neither 0 nor beyond bounds."""
 
 
@@ -52,7 +55,9 @@ class Mode:
 
 
 def find_mode(
-    channel: Channel[S],
+    channel: BodyChannel,
+    y: Floats,
+    cells: float,
     walk: Walk,
     precision: Floats,
     start: Floats,
@@ -65,16 +70,24 @@ def find_mode(
     The search is given up as hopeless where even twice the gain expected of a full step would leave the log evidence
     below what is ``wanted``.
     """
-    held, widths = channel.hold(walk.bands(precision)), channel.widths
+    held = channel.hold(walk.bands(precision))
     peak = walk.log_peak(precision)
-    theta, state, r = start, channel.at(widths * np.exp(start)), walk.differences(start)
-    now = state.value + peak - 0.5 * float(precision @ (r * r))
+
+    def value(f: Floats, m: Floats, r: Floats) -> float:
+        fit = float(y @ np.log(m) - f.sum())
+        return cells * fit + peak - 0.5 * float(precision @ (r * r))
+
+    theta = start
+    f = np.exp(theta)
+    m = channel.forward(f)
+    r = walk.differences(theta)
+    now = value(f, m, r)
     evidence, before = -np.inf, np.inf
     for iteration in range(1, max_iterations + 1):
-        slope = channel.exposure * state.mass * (1 - channel.pull(state))
+        slope = cells * f * (1 - channel.backward(y / m))
         gradient = slope + walk.transpose(precision * r)
         try:
-            step, log_det = channel.newton(held, np.maximum(slope, 0), state, gradient)
+            step, log_det = channel.newton(held, np.maximum(slope, 0), f, m, gradient, cells)
         except LinAlgError:
             return Mode(theta, -np.inf, iteration, False)
         decrement = -float(gradient @ step)
@@ -92,15 +105,17 @@ def find_mode(
             return Mode(theta, evidence + decrement, iteration, False, hopeless=True)
         for _ in range(6):
             trial = np.clip(theta + length * step, LOWEST, HIGHEST)
-            seen, trial_r = channel.at(widths * np.exp(trial)), walk.differences(trial)
-            then = seen.value + peak - 0.5 * float(precision @ (trial_r * trial_r))
+            trial_f = np.exp(trial)
+            trial_m = channel.forward(trial_f)
+            trial_r = walk.differences(trial)
+            then = value(trial_f, trial_m, trial_r)
             if then > now:
                 break
             length /= 4
         else:
             return Mode(theta, evidence, iteration, decrement < 50 * TOLERANCE)
         gain = then - now
-        theta, state, r, now = trial, seen, trial_r, then
+        theta, f, m, r, now = trial, trial_f, trial_m, trial_r, then
         if gain < 0.1 * TOLERANCE:
             return Mode(theta, evidence, iteration, True)
     return Mode(theta, evidence, max_iterations, False)

@@ -6,27 +6,20 @@ Items fall into cells independently, so totals are compound Poisson and, as powe
 
     log G(z) = Σ_t (N_t/m)·(z^t − 1),        N = −m·log G(0),        N_t = m·[z^t] log G(z).
 
-Entries up to T need G[0..T] only (:mod:`._series`, O(T log T)); the error grows like e^(2λ). Therefore the default is
-the penalised maximum likelihood of N_t ≥ 0 itself, through collisions and noise at once (:mod:`._compound`,
-:mod:`._itemfit`), over all levels together; the plain logarithm (:mod:`._ladder`) is left with counts above the grid,
-where collisions are a small correction, and with the fast methods.
+Entries up to T need G[0..T] only (:mod:`._series`, O(T log T)); the error grows like e^(2λ). Therefore the default asks
+the engine (:mod:`._engine`) for the items themselves, through collisions and noise at once (:mod:`._fourier`), over all
+levels together; the plain logarithm (:mod:`._ladder`) is left with counts above the last row, where collisions are a
+small correction, and with the plain methods.
 
 Levels. A level that holds a share p of the items in m cells has λ_t = p·N_t/m, and the likelihood multiplies over
 the levels: those with a load near 1 speak, the emptier ones are noise, the fuller ones (load > MOST_LOADED) are left
 out.
 
-Variances. With N_t Poisson, a first-order unbiased estimate of Σ b_t·N_t has a variance V that follows from the
-independent cells; for the items of this data set, N_t fixed, it is V − Σ b_t²·N_t, because its covariance with each
-N_t is b_t·N_t. For N and noiseless cells: m(e^λ − 1) − mλ = m(e^λ − λ − 1) [2]_. The same subtraction leaves
-exactly the sampling error where only some of the levels are used.
-
-Refusal. If the load is above OVERLOAD and the expected ℓ1 error by octaves of counts, before any smoothing, is above
-LARGEST_ERROR, no answer is given: the message names a number of cells that would do.
+Refusal. Where more than half of the cells lie above the last row, sums of many items each, no answer is given: the
+message names a number of cells that would do. Everything else is answered, with its error.
 
 .. [1] B. Buchmann, R. Grübel, "Decompounding: an estimation problem for Poisson random sums", Annals of Statistics
    31, 2003.
-.. [2] K.-Y. Whang, B. T. Vander-Zanden, H. M. Taylor, "A linear-time probabilistic counting algorithm for database
-   applications", ACM Transactions on Database Systems 15, 1990.
 """
 
 from __future__ import annotations
@@ -34,6 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -41,13 +35,11 @@ import numpy as np
 from ..arrays import Floats, Int64
 from ..errors import ConvergenceError, InputError, OverloadError
 from ..noisy import NoisyProfile
-from ._compound import cell_law
 from ._engine import Posterior, Search, explore, posterior
 from ._fit import Fit
 from ._fourier import FAR, Blocks, FourierChannel, Part, counts_in_blocks, rows_of
 from ._ladder import LENGTH, CellLaw, Law, Tail, climb
-from ._series import logarithm
-from .linear import functional
+from ._series import cell_law, logarithm
 
 __all__ = ["ItemLaw", "Range", "collisions", "decompound", "level_shares", "ranges"]
 
@@ -58,8 +50,8 @@ MOST_LOADED = 4.0
 LEAST_SHARE = 1 / 64
 """Levels with less than this times the share of the fullest one are left out: they add noise only."""
 
-OVERLOAD = 2.0
-"""Loads up to this are always answered."""
+HIDDEN = 0.95
+"""Share of the cells above the last row at which an overloaded sketch is refused."""
 
 DENSE, PER_OCTAVE = 64, 12
 """Counts with a block of their own, and blocks to the octave above: 6 % of a count, over which a walk is straight."""
@@ -73,6 +65,9 @@ EM_STEPS = 20
 MOST_STRAYED = 0.02
 """Largest share of cells with totals above the grid from small items alone, for a level to show its large items."""
 
+MOST_CELLS = 1 << 30
+"""Never name more cells than this."""
+
 PLAIN_LOAD = 2.0
 """Largest load at which the plain power-series logarithm is trusted."""
 
@@ -83,18 +78,22 @@ class Range:
 
     noisy: NoisyProfile
     share: float
-    empty: float
-    empty_error: float
 
-    @property
+    @cached_property
     def load(self) -> float:
-        """−log of the estimated share of empty cells, or a lower bound where hardly any cell is empty."""
-        return -math.log(min(1.0, max(self.empty, 3 * self.empty_error)))
+        """Least number of items per cell: −log of the largest share of cells that may be empty (Kolmogorov's distance).
 
-    @property
-    def answered(self) -> bool:
-        """Whether the share of empty cells is known well enough to start from."""
-        return self.empty > 5 * self.empty_error
+        Items only ever raise a cell, so F(noisy cells) ≥ P(empty)·F(noise) everywhere. Items that the noise hides are
+        not seen, so the load may be several times this.
+        """
+        noise = self.noisy.noise
+        reach = noise.reach(1e-3)
+        law = noise.pmf(np.arange(-reach, reach + 1))
+        below = np.cumsum(law) + (1 - law.sum()) / 2
+        running = np.concatenate([[0], np.cumsum(self.noisy.tally)]) / self.noisy.cells
+        seen = running[np.searchsorted(self.noisy.values, np.arange(-reach, reach + 1), side="right")]
+        slack = 1 / math.sqrt(self.noisy.cells)
+        return -math.log(min(1.0, max(float((1 + seen - below).min()), slack)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,31 +140,21 @@ def ranges(noisy: NoisyProfile) -> tuple[Range, ...]:
     levels = noisy.layout.levels
     if levels > 1 and len(noisy.parts) != levels:
         raise InputError(f"parts must hold one noisy profile per level, got {len(noisy.parts)} for {levels} levels")
-    return tuple(
-        _range(part, float(share)) for part, share in zip(noisy.parts or (noisy,), level_shares(levels))
-    )
+    shares = level_shares(levels)
+    return tuple(Range(part, float(share)) for part, share in zip(noisy.parts or (noisy,), shares))
 
 
-def _range(noisy: NoisyProfile, share: float) -> Range:
-    empty, variance = functional(noisy, lambda t: np.asarray(t == 0, dtype=float))
-    floor = noisy.noise.variance / noisy.cells
-    error = math.sqrt(max(variance, floor * 0.01, 1.0)) / noisy.cells
-    return Range(noisy, share, empty / noisy.cells, error)
+def choose(parts: Sequence[Range]) -> list[Range]:
+    """Return the ranges to use: those neither overloaded nor next to empty.
 
-
-def choose(parts: Sequence[Range]) -> tuple[list[Range], float]:
-    """Return the ranges to use, and a first guess of the number of items."""
-    good = [part for part in parts if part.answered and part.load <= 1.5]
-    good = good or [part for part in parts if part.answered][-1:]
-    if not good:
-        lightest = min(parts, key=lambda part: part.share)
-        return [lightest], lightest.load * lightest.noisy.cells / lightest.share
-    weight = sum(part.share**2 for part in good)
-    guess = sum(part.share * part.load * part.noisy.cells for part in good) / weight
+    The number of items is guessed from the levels whose load is near 1, where cells tell it best.
+    """
+    middle = min(parts, key=lambda part: abs(math.log(max(part.load, 1e-9))))
+    guess = middle.load * middle.noisy.cells / middle.share
     light = [part for part in parts if guess * part.share / part.noisy.cells <= MOST_LOADED]
     light = light or [min(parts, key=lambda part: part.share)]
     most = max(part.share for part in light)
-    return [part for part in light if part.share >= LEAST_SHARE * most], guess
+    return [part for part in light if part.share >= LEAST_SHARE * most]
 
 
 def collisions(noisy: NoisyProfile, *, max_count: int | None = None) -> ItemLaw:
@@ -179,10 +168,12 @@ def collisions(noisy: NoisyProfile, *, max_count: int | None = None) -> ItemLaw:
         No model converged.
     """
     parts = ranges(noisy)
-    used, guess = choose(parts)
+    used = choose(parts)
     channel, top = _channel(used, max_count)
+    if min(part.tally[-1] / part.cells for part in channel.parts) > HIDDEN:
+        raise overload(noisy, used)
     total = float(noisy.values @ noisy.tally)
-    start = _start(channel, max(total, 1.0), guess)
+    start = _start(channel, max(total, 1.0))
     level = math.log(max(total, 1.0) / channel.blocks.size)
     search = explore(channel, start, level, _every_count(top))
     if search.best is None:
@@ -208,7 +199,7 @@ def _channel(used: Sequence[Range], max_count: int | None) -> tuple[FourierChann
     return FourierChannel(blocks, parts, noise, collide=True), top
 
 
-def _start(channel: FourierChannel, total: float, guess: float) -> Floats:
+def _start(channel: FourierChannel, total: float) -> Floats:
     """Return θ after some steps of EM from N_t ∝ 1/(t(t+1)), with as many occurrences as the cells."""
     blocks = channel.blocks
     near = blocks.first < FAR
@@ -220,14 +211,14 @@ def _start(channel: FourierChannel, total: float, guess: float) -> Floats:
     return np.log(mass / blocks.widths)
 
 
-def overload(noisy: NoisyProfile, items: float, load: float) -> OverloadError:
-    """Say how many cells would do: at most one item a cell, by the estimate or by the total, whichever is safer."""
-    total, variance = functional(noisy, lambda t: np.asarray(t, dtype=float))
-    most = max(min(max(items, 1.0) * 1.5, total + 2 * math.sqrt(max(variance, 0))), 1.0)
-    cells = 2 ** math.ceil(math.log2(most)) * noisy.layout.levels
+def overload(noisy: NoisyProfile, used: Sequence[Range]) -> OverloadError:
+    """Say how many cells would do: as many as there could be items."""
+    lightest = min(used, key=lambda part: part.share)
+    most = max(1.0, float(noisy.values.astype(float) @ noisy.tally))
+    cells = min(2 ** math.ceil(math.log2(most)), MOST_CELLS) * noisy.layout.levels
     return OverloadError(
-        f"cells must hold about one item each to be told apart (up to {OVERLOAD:g}, or 4 with many cells), got about "
-        f"{load:.1f} in each of {noisy.cells:,} cells: {cells:,} cells would do, or levels=16 for an unknown number"
+        f"cells must hold about one item each to be told apart, got at least {lightest.load:.1f} in each of "
+        f"{noisy.cells:,} cells: {cells:,} cells would do, or levels=16 for an unknown number"
     )
 
 
@@ -300,8 +291,7 @@ def decompound(fit: Fit, noisy: NoisyProfile) -> tuple[Int64, Floats]:
     """
     empty = float(fit.mass[0]) if fit.support[0] == 0 else 0.0
     if empty < math.exp(-PLAIN_LOAD):
-        items = -math.log(max(empty, 1e-9)) * noisy.cells
-        raise overload(noisy, items, items / noisy.cells)
+        raise overload(noisy, ranges(noisy))
     near = np.zeros(min(LENGTH, int(fit.support[-1])) + 1)
     here = fit.support < near.size
     near[fit.support[here]] = fit.mass[here]
