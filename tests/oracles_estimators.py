@@ -79,7 +79,7 @@ def oracle_weight(g: Rational, v: int, power: int, bound: int | None = None, a: 
 def least_variance(g, values, cells, noise):
     """min Σ cells·w² subject to Σ_v P(v − h)·w(v) = g(h) for h ≥ 0: the dual of dense constrained least squares.
 
-    Values above twice the power plus a margin are left to the filter, which nothing can improve there; below, all is free.
+    Values above thrice the power are left to the filter, which nothing can improve there; below, all is free.
     """
     power = int(noise.power)
     kappa = noise.a / (1 - noise.a) ** 2

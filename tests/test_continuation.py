@@ -1,4 +1,4 @@
-"""The continuation of least variance: unbiased whatever the counts, at the bound of dense least squares, never worse."""
+"""The continuation of least variance: unbiased whatever the counts, at the bound of dense least squares."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_the_total_is_never_worse_than_the_plain_sum(shape, epsilon, power):
     plain = law.variance * counts.size
     assert abs(value - counts.sum()) <= 8 * plain**0.5 + 1
     assert -0.5 * plain <= variance <= 1.6 * plain + 1  # an estimate from the same few cells
-    values, cells = laid_out(counts, law)
+    _, cells = laid_out(counts, law)
     w, _ = weights_everywhere(counts, law, lambda t: t)
     near = counts[counts < 60]
     assert cells @ w**2 - near @ near <= 1.0001 * law.variance * near.size

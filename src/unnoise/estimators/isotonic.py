@@ -10,8 +10,8 @@ which clipping at 0 takes into account. The idea, on unfolded counts, is that of
 
 **ρ > 1.** Clipping moves Σ t·f, and the more the noisier the curve (at ρ = 3, ε = 0.5 by 40 standard errors of the
 plain sum). There the projection keeps the unbiased total T̂ as well, taking what it must from where the curve is least
-certain: it is the projection of Ŝ(t) − μ·v(t), with v(t) the number of cells within a standard deviation of the noise of t,
-which the variance of Ŝ(t) is proportional to, and μ such that the steps have the total max(T̂, 0).
+certain: it is the projection of Ŝ(t) − μ·v(t), with v(t) the number of cells within a standard deviation of the noise
+of t, which the variance of Ŝ(t) is proportional to, and μ such that the steps have the total max(T̂, 0).
 
 .. [1] R. E. Barlow et al., "Statistical Inference under Order Restrictions", 1972.
 .. [2] B. Ghazi, P. Kamath, R. Kumar, P. Manurangsi, "Anonymized Histograms in Intermediate Privacy Models",
