@@ -15,8 +15,8 @@ where w(0) = g(0) − β(g(1) − g(0)) replaces the mean of D g; a declared bou
 **ρ > 1.** No folding; g may go on below 0 in any way. A straight line through g(0) and g(1) leaves Σ h as the plain sum
 of the cells; for integer ρ :func:`functional` and :func:`linear`, which see the data, take the continuation of least
 variance instead (:mod:`unnoise.estimators._continuation`). Integer ρ: w = D^ρ g. Fractional ρ: D^ρ = D^r P with r = ⌈ρ⌉
-and P the convolution by the noise law of power r − ρ < 1 (by FFT of its characteristic function): differences first, then
-an average with positive weights, hence no cancellation.
+and P the convolution by the noise law of power r − ρ < 1 (by FFT of its characteristic function): differences first,
+then an average with positive weights, hence no cancellation.
 
 **Variance.** Σ_cells w(v) is unbiased for Σ_cells g(h) and Σ_cells (w² − W[g²])(v) for its variance, W[g²] being
 the weights of g². For ρ = 1 the bracket is a sum of squares, never negative and free of cancellation:
