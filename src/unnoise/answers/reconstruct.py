@@ -15,6 +15,7 @@ import math
 from importlib import import_module
 from typing import Any, Literal
 
+from ..curve import NoisyCurve
 from ..errors import InputError
 from ..estimators._input import check_max_count, check_noise
 from ..noise import DiscreteLaplace, Exact, exact_positive
@@ -43,7 +44,7 @@ NORMED = ("exact", "lp", "paper")
 
 
 def reconstruct(
-    noisy: NoisyProfile | NoisyCounts | Any,
+    noisy: NoisyProfile | NoisyCounts | NoisyCurve | Any,
     *,
     epsilon: Exact | None = None,
     noise: DiscreteLaplace | None = None,
@@ -56,8 +57,9 @@ def reconstruct(
 
     Parameters
     ----------
-    noisy : NoisyProfile, NoisyCounts or integers
-        A released sketch, or a histogram noised elsewhere: one signed integer per item of a known domain.
+    noisy : NoisyProfile, NoisyCounts, NoisyCurve or integers
+        A released sketch, a released curve, or a histogram noised elsewhere: one signed integer per item of a known
+        domain.
     epsilon : number or str, optional
         ε of the discrete Laplace noise; required for plain integers, otherwise it must agree with ``noisy``.
     noise : DiscreteLaplace, optional
@@ -85,6 +87,8 @@ def reconstruct(
     _check_choice("method", method, METHODS)
     _check_norm(norm, method)
     bound = check_max_count(max_count)
+    if isinstance(noisy, NoisyCurve):
+        return _from_curve(noisy, method, bound, clipped)
     profile = _as_noisy_profile(noisy, epsilon, noise)
     check_noise(profile.noise)
     given, notes = _judge(profile, method, bound, clipped)
@@ -93,6 +97,17 @@ def reconstruct(
 
         return item_profile(given, method=method, norm=norm, max_count=bound, diagnostics=notes)
     return Profile.from_fit(fit(given, method, norm, bound), profile, max_count=bound, diagnostics=notes)
+
+
+def _from_curve(curve: NoisyCurve, method: str, bound: int | None, clipped: bool) -> Profile:
+    """Answer again from the numbers of a direct profile."""
+    from .direct import direct_profile
+
+    if method not in ("auto", "isotonic") or bound is not None or clipped:
+        raise InputError(
+            f"a noisy curve must be given without method, max_count and clipped, got {method!r}, {bound}, {clipped}"
+        )
+    return direct_profile(curve)
 
 
 def fit(noisy: NoisyProfile, method: str, norm: float = 2, max_count: int | None = None) -> Any:
