@@ -1,4 +1,4 @@
-"""``unnoise serve``, ``send``, ``collect``, ``task``, ``token``, ``backup``, ``restore``: a collector, and talking to it."""
+"""``unnoise serve``, ``send``, ``collect``, ``task``, ``token``, ``backup``, ``restore``: a collector."""
 
 from __future__ import annotations
 
@@ -55,11 +55,16 @@ unnoise serve --data collector-data
 unnoise serve --data /srv/unnoise --database postgresql://unnoise@localhost/unnoise --host 0.0.0.0 --behind-proxy"""
 )
 def serve(
-    data: Annotated[Path, typer.Option("--data", metavar="FOLDER", help="Folder for reports and the embedded database.")],
-    host: Annotated[str, typer.Option("--host", help="Address to listen on; others than this machine need TLS.")] = "127.0.0.1",
+    data: Annotated[
+        Path, typer.Option("--data", metavar="FOLDER", help="Folder for reports and the embedded database.")
+    ],
+    host: Annotated[
+        str, typer.Option("--host", help="Address to listen on; others than this machine need TLS.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Port to listen on.")] = 8400,
     database: Annotated[
-        str | None, typer.Option("--database", metavar="URL", envvar="UNNOISE_DATABASE", help="Postgres in place of SQLite.")
+        str | None,
+        typer.Option("--database", metavar="URL", envvar="UNNOISE_DATABASE", help="Postgres in place of SQLite."),
     ] = None,
     certificate: Annotated[str | None, typer.Option("--certificate", metavar="FILE", help="TLS certificate.")] = None,
     key: Annotated[str | None, typer.Option("--key", metavar="FILE", help="Key of the certificate.")] = None,
@@ -69,9 +74,7 @@ def serve(
     _require_extra()
     from ..serve.run import serve as run
 
-    run(
-        data, host=host, port=port, database=database, certificate=certificate, key=key, behind_proxy=behind_proxy
-    )
+    run(data, host=host, port=port, database=database, certificate=certificate, key=key, behind_proxy=behind_proxy)
 
 
 @app.command(
@@ -85,7 +88,8 @@ def send(
     token_file: TokenFile,
     task: Annotated[str, typer.Option("--task", help="Task to report to.")],
     period: Annotated[
-        list[str] | None, typer.Option("--period", help="Period of each file, in their order; not for tasks of one report.")
+        list[str] | None,
+        typer.Option("--period", help="Period of each file, in their order; not for tasks of one report."),
     ] = None,
     trust: Trust = None,
 ) -> None:
@@ -96,10 +100,10 @@ def send(
     periods = period or ["once"] * len(files)
     if len(periods) != len(files):
         raise InputError(f"--period must be given once for each file, got {len(periods)} for {len(files)}")
-    with _client(to, token_file, trust) as client, stepping("sending", len(files)) as step:
-        for path, when in zip(files, periods):
+    with _client(to, token_file, trust) as client, stepping("sending", "reports") as step:
+        for number, (path, when) in enumerate(zip(files, periods)):
+            step(number, len(files))
             sent = client.send(task, path, period=when)
-            step()
             note(f"{path}: {'sent' if sent['fresh'] else 'was there already'} ({when}, {sent['digest'][:12]}…)")
 
 
@@ -108,7 +112,7 @@ def send(
 
 unnoise collect campaign --to http://127.0.0.1:8400 --token-file viewer.token
 
-unnoise collect campaign --site berlin --site paris -o two.sketch --to http://127.0.0.1:8400 --token-file viewer.token"""
+unnoise collect campaign --site berlin -o one.sketch --to http://127.0.0.1:8400 --token-file viewer.token"""
 )
 def collect(
     task: Annotated[str, typer.Argument(help="Name of the task.")],
@@ -116,7 +120,9 @@ def collect(
     token_file: TokenFile,
     site: Sites = None,
     period: Periods = None,
-    output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the merged sketch here.")] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the merged sketch here.")
+    ] = None,
     as_json: opt.AsJson = False,
     trust: Trust = None,
 ) -> None:
@@ -176,12 +182,11 @@ def task_create(
     trust: Trust = None,
 ) -> None:
     """Make a task; it never changes afterwards."""
-    from ._options import parse_cells
     from ._show import note
 
     with _client(to, token_file, trust) as client:
         client.make_task(
-            name, epsilon=epsilon, title=title, cells=parse_cells(cells), levels=levels, hash_seed=hash_seed,
+            name, epsilon=epsilon, title=title, cells=opt.as_cells(cells), levels=levels, hash_seed=hash_seed,
             item_types=item_types.split(","), max_contributions=max_contributions, every=every, min_sites=min_sites,
             noun=noun,
         )  # fmt: skip
@@ -264,8 +269,10 @@ def token_list(to: To, token_file: TokenFile, trust: Trust = None) -> None:
 
 @token_app.command("revoke")
 def token_revoke(
-    name: Annotated[str, typer.Argument(help="Name of the token: the 16 digits after un_.")], to: To,
-    token_file: TokenFile, trust: Trust = None,
+    name: Annotated[str, typer.Argument(help="Name of the token: the 16 digits after un_.")],
+    to: To,
+    token_file: TokenFile,
+    trust: Trust = None,
 ) -> None:
     """Make a token worthless."""
     with _client(to, token_file, trust) as client:

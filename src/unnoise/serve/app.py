@@ -45,7 +45,8 @@ def make_app(store: Store, *, secure: bool = False) -> Starlette:
 
     app = Starlette(
         routes=[*_routes(), *page_routes(), Mount("/static", StaticFiles(packages=[("unnoise.serve", "static")]))],
-        exception_handlers=HANDLERS, lifespan=life, middleware=[Middleware(Guard, metrics=service.metrics, secure=secure)],
+        exception_handlers=HANDLERS, lifespan=life,
+        middleware=[Middleware(Guard, metrics=service.metrics, secure=secure)],
     )  # fmt: skip
     app.state.service, app.state.secure = service, secure
     return app
@@ -81,7 +82,9 @@ async def visitor_of(request: Request, act: str) -> Visitor:
         token = request.cookies.get(COOKIE, "")
     visitor = await to_thread.run_sync(service_of(request).store.visitor, token.strip()) if token else None
     if visitor is None:
-        raise Problem(401, "who are you?", "a valid token must be sent: Authorization: Bearer …", WWW_Authenticate="Bearer")
+        raise Problem(
+            401, "who are you?", "a valid token must be sent: Authorization: Bearer …", WWW_Authenticate="Bearer"
+        )
     if not allowed(visitor, act):
         raise Problem(403, "not yours", f"a token of role {visitor.role} may not {act}")
     return visitor
@@ -282,7 +285,7 @@ async def _make_token(request: Request) -> Response:
     visitor = await visitor_of(request, "make tokens")
     values = await _json(request)
     token = await to_thread.run_sync(
-        service_of(request).store.make_token, values.get("role"), values.get("site"), visitor
+        service_of(request).store.make_token, str(values.get("role")), values.get("site"), visitor
     )
     return JSONResponse({"token": token, "note": "shown once: only a hash of it is kept"}, 201)
 

@@ -44,16 +44,24 @@ class Client:
     """
 
     def __init__(
-        self, address: str, token: str, *, tries: int = TRIES, verify: bool | str = True,
+        self,
+        address: str,
+        token: str,
+        *,
+        tries: int = TRIES,
+        verify: bool | str = True,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         if not address.startswith(("http://", "https://")):
             raise InputError(f"the address must begin with http:// or https://, got {address!r:.200}")
         if address.startswith("http://") and httpx.URL(address).host not in ("127.0.0.1", "localhost", "::1"):
-            raise InputError(f"the address must be https:// unless it is this machine: a token would be read, got {address!r:.200}")
+            raise InputError(
+                f"the address must be https:// unless it is this machine: a token would be read, got {address!r:.200}"
+            )
         self.address, self._tries = address.rstrip("/"), tries
         self._http = httpx.Client(
-            base_url=self.address, headers={"Authorization": f"Bearer {token.strip()}"}, timeout=httpx.Timeout(60, connect=10),
+            base_url=self.address, headers={"Authorization": f"Bearer {token.strip()}"},
+            timeout=httpx.Timeout(60, connect=10),
             verify=verify, transport=transport, trust_env=False,
         )  # fmt: skip
 
@@ -85,7 +93,11 @@ class Client:
     # ── sites ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def send(
-        self, task: str, path: str | os.PathLike[str], *, period: str = "once",
+        self,
+        task: str,
+        path: str | os.PathLike[str],
+        *,
+        period: str = "once",
         progress: Callable[[int], None] = lambda _: None,
     ) -> Sent:
         """Send a sealed sketch; return the collector's row. Sending the same again changes nothing."""
@@ -144,7 +156,9 @@ class Client:
             time.sleep(0.5)
         return dict(answer)
 
-    def merged(self, task: str, target: str | os.PathLike[str], *, sites: Sequence[str] = (), periods: Sequence[str] = ()) -> None:
+    def merged(
+        self, task: str, target: str | os.PathLike[str], *, sites: Sequence[str] = (), periods: Sequence[str] = ()
+    ) -> None:
         """Download the merged sketch of these sites and periods."""
         chosen = {"site": list(sites), "period": list(periods)}
         with self._http.stream("GET", f"/tasks/{task}/sketch", params=chosen) as answer:

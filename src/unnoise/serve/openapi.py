@@ -37,7 +37,9 @@ def _parameter(name: str, where: str, text: str, **schema: Any) -> dict[str, Any
     }  # fmt: skip
 
 
-def _operation(text: str, role: str, answers: dict[str, str], *extra: dict[str, Any], body: Any = None) -> dict[str, Any]:
+def _operation(
+    text: str, role: str, answers: dict[str, str], *extra: dict[str, Any], body: Any = None
+) -> dict[str, Any]:
     responses: dict[str, Any] = {code: {"description": words} for code, words in answers.items()}
     responses["default"] = {"description": "What went wrong.", "content": _PROBLEM}
     operation: dict[str, Any] = {"summary": text, "description": f"For: {role}.", "responses": responses}
@@ -92,15 +94,20 @@ def _paths() -> dict[str, Any]:
             "get": _operation("Reach and frequency of any subset.", seen, {"200": "The answer.", "202": "Under way."},
                               _TASK, _SITES, _PERIODS)
         },
-        "/tasks/{task}/over-time": {"get": _operation("Every period, and all up to it.", seen, {"200": "Points."}, _TASK, _SITES)},
+        "/tasks/{task}/over-time": {
+            "get": _operation("Every period, and all up to it.", seen, {"200": "Points."}, _TASK, _SITES)
+        },
         "/tasks/{task}/overlap": {
             "get": _operation("How many are at both of two sites.", seen, {"200": "A matrix.", "202": "Under way."},
                               _TASK, _SITES, _PERIODS)
         },
-        "/tasks/{task}/sketch": {"get": _operation("The merged sketch.", seen, {"200": "The file."}, _TASK, _SITES, _PERIODS)},
+        "/tasks/{task}/sketch": {
+            "get": _operation("The merged sketch.", seen, {"200": "The file."}, _TASK, _SITES, _PERIODS)
+        },
         "/tokens": {
             "get": _operation("Tokens, without secrets.", "administrators", {"200": "Them."}),
-            "post": _operation("Make a token; it is shown once.", "administrators", {"201": "It."}, body=_json("NewToken")),
+            "post": _operation("Make a token; it is shown once.", "administrators", {"201": "It."},
+                               body=_json("NewToken")),
         },
         "/tokens/{token}": {
             "delete": _operation("Revoke a token.", "administrators", {"204": "Done."},

@@ -79,7 +79,11 @@ async def _view(request: Request) -> Response:
 
 
 def _promise(task: Task) -> str:
-    unit = f"person with at most {task.max_contributions} occurrences in a report" if task.max_contributions else "occurrence"
+    unit = (
+        f"person with at most {task.max_contributions} occurrences in a report"
+        if task.max_contributions
+        else "occurrence"
+    )
     return f"ε = {task.epsilon} per {unit} · {task.layout.cells:,} cells · answered from {task.min_sites} site(s) on"
 
 
@@ -93,7 +97,9 @@ def _ledger(task: Task, rows: list[dict[str, Any]]) -> str:
     """What has been released so far, and what more answers cost."""
     sent = f"{len(rows)} report{'' if len(rows) == 1 else 's'}"
     if task.way == "two-servers":
-        return f"{sent} held as shares. Every sum that is asked for is one release; a report may enter {task.most_sums}."
+        return (
+            f"{sent} held as shares. Every sum that is asked for is one release; a report may enter {task.most_sums}."
+        )
     return f"{sent} released by their sites, each once. Answers for any subset, now and later, cost nothing more."
 
 

@@ -18,8 +18,14 @@ __all__ = ["serve"]
 
 
 def serve(
-    folder: str | os.PathLike[str], *, host: str = "127.0.0.1", port: int = 8400, database: str | None = None,
-    certificate: str | None = None, key: str | None = None, behind_proxy: bool = False,
+    folder: str | os.PathLike[str],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8400,
+    database: str | None = None,
+    certificate: str | None = None,
+    key: str | None = None,
+    behind_proxy: bool = False,
 ) -> None:
     """Run a collector until it is told to stop."""
     _require_cover(host, certificate, key, behind_proxy)
@@ -41,7 +47,9 @@ def serve(
         scheme = "https" if certificate else "http"
         print(f"unnoise collector at {scheme}://{host}:{port}", flush=True)
         if first is not None:
-            print(f"administrator's token in {first} (keep it safe; make others with: unnoise token create)", flush=True)
+            print(
+                f"administrator's token in {first} (keep it safe; make others with: unnoise token create)", flush=True
+            )
         uvicorn.Server(config).run()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import logging
@@ -61,14 +62,23 @@ class Service:
     # ── reports ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def take(
-        self, visitor: Visitor, task: Task, period: str, digest: str, body: AsyncIterator[bytes], *, encoding: str,
+        self,
+        visitor: Visitor,
+        task: Task,
+        period: str,
+        digest: str,
+        body: AsyncIterator[bytes],
+        *,
+        encoding: str,
         length: str | None,
     ) -> tuple[bool, Report]:
         """Take a report in; return whether it is new, and its row."""
         assert visitor.site is not None
         site = visitor.site
         if task.way != "sealed":
-            raise Problem(409, "shares wanted", f"task {task.id} takes shares of cells at its two servers, not sketches")
+            raise Problem(
+                409, "shares wanted", f"task {task.id} takes shares of cells at its two servers, not sketches"
+            )
         if not await to_thread.run_sync(self.store.require_new, task, site, period, digest):
             return False, await self._row(digest)
         upload = await receive(
@@ -109,7 +119,9 @@ class Service:
     async def choose(self, task: Task, sites: Sequence[str], periods: Sequence[str]) -> list[Report]:
         """Return the reports of these sites and periods (all where none are named); too few sites are refused."""
         rows = await to_thread.run_sync(self.store.reports, task.id)
-        rows = [row for row in rows if (not sites or row["site"] in sites) and (not periods or row["period"] in periods)]
+        rows = [
+            row for row in rows if (not sites or row["site"] in sites) and (not periods or row["period"] in periods)
+        ]
         found = {row["site"] for row in rows}
         if len(found) < task.min_sites:
             raise Problem(
@@ -186,8 +198,6 @@ class Service:
     async def wait(self, seconds: float) -> int:
         """Wait for news, for so long at most; return a number that grows with every piece of news."""
         async with self._news:
-            try:
+            with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), seconds)
-            except TimeoutError:
-                pass
             return self._version

@@ -110,7 +110,9 @@ class Store:
     def make_token(self, role: str, site: str | None, who: object) -> str:
         """Return a new token; only the hash of its secret is kept."""
         if (role == "site") != (site is not None):
-            raise InputError(f"a site must be named for role 'site' and for no other, got {role!r:.80} and {site!r:.80}")
+            raise InputError(
+                f"a site must be named for role 'site' and for no other, got {role!r:.80} and {site!r:.80}"
+            )
         token, name, hashed = access.new_token(role)
         row = {"id": name, "role": role, "site": site and check_name("site", site), "hash": hashed, "created": now()}
         with self.engine.begin() as connection:
@@ -134,8 +136,9 @@ class Store:
         table = schema.tokens
         with self.reading.connect() as connection:
             rows = connection.execute(
-                sa.select(table.c.id, table.c.role, table.c.site, table.c.created, table.c.revoked)
-                .order_by(table.c.created)
+                sa.select(table.c.id, table.c.role, table.c.site, table.c.created, table.c.revoked).order_by(
+                    table.c.created
+                )
             )
             return [dict(row._mapping) for row in rows]
 
@@ -183,9 +186,7 @@ class Store:
         table = schema.reports
         with self.reading.connect() as connection:
             other = connection.execute(
-                sa.select(table.c.digest).where(
-                    table.c.task == task.id, table.c.site == site, table.c.period == period
-                )
+                sa.select(table.c.digest).where(table.c.task == task.id, table.c.site == site, table.c.period == period)
             ).scalar()
         if other:
             raise ConflictError(
@@ -195,7 +196,15 @@ class Store:
         return True
 
     def keep_report(
-        self, task: Task, site: str, period: str, digest: str, upload: Path, *, power: str, noises: Iterable[str],
+        self,
+        task: Task,
+        site: str,
+        period: str,
+        digest: str,
+        upload: Path,
+        *,
+        power: str,
+        noises: Iterable[str],
         who: object,
     ) -> bool:
         """Take a verified file over and commit its row; False where another request was quicker with the same."""
@@ -266,7 +275,10 @@ class Store:
         table = schema.jobs
         with self.engine.begin() as connection:
             row = connection.execute(
-                sa.select(table.c.id, table.c.tries).where(table.c.state == "waiting").order_by(table.c.updated).limit(1)
+                sa.select(table.c.id, table.c.tries)
+                .where(table.c.state == "waiting")
+                .order_by(table.c.updated)
+                .limit(1)
             ).first()
             if row is None:
                 return None
@@ -285,7 +297,8 @@ class Store:
         state = "failed" if "error" in answer else "done"
         with self.engine.begin() as connection:
             connection.execute(
-                schema.jobs.update().where(schema.jobs.c.id == job)
+                schema.jobs.update()
+                .where(schema.jobs.c.id == job)
                 .values(state=state, answer=json.dumps(answer), updated=now())
             )
 

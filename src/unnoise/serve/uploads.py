@@ -45,7 +45,9 @@ async def receive(
     encoding, length : the request's Content-Encoding and Content-Length; most : bytes that the file may have
     """
     if encoding not in ENCODINGS:
-        raise Problem(415, "unknown encoding", f"Content-Encoding must be {' or '.join(ENCODINGS)}, got {encoding!r:.40}")
+        raise Problem(
+            415, "unknown encoding", f"Content-Encoding must be {' or '.join(ENCODINGS)}, got {encoding!r:.40}"
+        )
     if length is not None and (not length.isdigit() or int(length) > most):
         raise Problem(413, "too long", f"a report of this task weighs at most {most:,} bytes, got {length:.20}")
     path = folder / secrets.token_hex(16)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -116,4 +116,4 @@ def save(paths: Sequence[str], task: dict[str, Any], target: str) -> dict[str, A
     return {"path": target, "bytes": os.stat(target).st_size, "name": Path(target).name}
 
 
-WORK = {"answer": answer, "save": save, "verify": verify}
+WORK: dict[str, Callable[..., dict[str, Any]]] = {"answer": answer, "save": save, "verify": verify}

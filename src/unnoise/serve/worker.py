@@ -17,7 +17,7 @@ from typing import Any
 
 from ..errors import UnnoiseError
 
-__all__ = ["Workers", "WorkerError"]
+__all__ = ["WorkerError", "Workers"]
 
 MEMORY = 1 << 30
 """Bytes of address space that a request may take beyond what the worker needs to stand."""
