@@ -22,8 +22,8 @@ ShownError: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__nam
 """What the parser raises; Typer carries its own copy of Click or uses the installed one, depending on its version."""
 
 ORDER = (
-    "demo", "profile", "sketch", "merge", "inspect", "estimate", "report", "plan", "compare", "serve", "send", "collect",
-    "task", "token", "backup", "restore",
+    "demo", "profile", "sketch", "merge", "inspect", "estimate", "report", "plan", "compare", "serve", "send",
+    "collect", "task", "token", "backup", "restore",
 )  # fmt: skip
 
 

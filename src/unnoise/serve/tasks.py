@@ -32,8 +32,9 @@ ROOM = 1 << 20
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _PERIODS = {
-    "once": re.compile(r"once"), "day": re.compile(r"\d{4}-\d{2}-\d{2}"), "week": re.compile(r"\d{4}-W\d{2}"),
-    "month": re.compile(r"\d{4}-\d{2}"),
+    "once": re.compile(r"once"), "day": re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}"),
+    "week": re.compile(r"[0-9]{4}-W[0-9]{2}"),
+    "month": re.compile(r"[0-9]{4}-[0-9]{2}"),
 }  # fmt: skip
 
 

@@ -104,6 +104,19 @@ def _warnings(profile: Any) -> list[Any]:
     return list(getattr(profile, "warnings", ()))
 
 
+def report(paths: Sequence[str], task: dict[str, Any], labels: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the page of the reports' sum, for people."""
+    from ..answers.reconstruct import reconstruct
+    from ..answers.report import report as page
+    from ..layout import Account, guarantee
+
+    wanted = Task.from_dict(task)
+    noisy = merged(paths, wanted)
+    account = Account(calls=len(paths) if wanted.max_contributions else 0)
+    words = guarantee(noisy.noise, wanted.layout, account, len(paths))
+    return {"html": page(reconstruct(noisy), title=wanted.title or wanted.id, guarantee=words)}
+
+
 def save(paths: Sequence[str], task: dict[str, Any], target: str) -> dict[str, Any]:
     """Write the merged sketch of the reports into a file."""
     from ..sketches.sketch import Sketch
@@ -116,4 +129,4 @@ def save(paths: Sequence[str], task: dict[str, Any], target: str) -> dict[str, A
     return {"path": target, "bytes": os.stat(target).st_size, "name": Path(target).name}
 
 
-WORK: dict[str, Callable[..., dict[str, Any]]] = {"answer": answer, "save": save, "verify": verify}
+WORK: dict[str, Callable[..., dict[str, Any]]] = {"answer": answer, "report": report, "save": save, "verify": verify}
