@@ -123,14 +123,10 @@ def compare(
 
 
 def _print_comparison(found: Comparison) -> None:
-    from rich.table import Table
-
+    from ..answers.render import rich_table
     from ._show import screen
 
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
-    table.add_column("estimator")
-    for name in ("ℓ1 error", "W1 error", "distinct off", "total off", "seconds"):
-        table.add_column(name, justify="right")
+    table = rich_table("estimator", "ℓ1 error", "W1 error", "distinct off", "total off", "seconds")
     best = {key: min(getattr(r, key) for r in found.results if not r.failure) for key in ("l1", "w1")}
     for r in found.results:
         if r.failure:

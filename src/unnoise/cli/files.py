@@ -111,12 +111,10 @@ def _facts(sketch: Sketch) -> dict[str, Any]:
 
 
 def _table(found: dict[str, Sketch]) -> Any:
-    from rich.table import Table
+    from ..answers.render import rich_table
 
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
-    names = ("file", "kind", "cells", "levels", "ε", "unit", "noise power", "items", "hash seed")
-    for name in names:
-        table.add_column(name, justify="right" if name in ("cells", "levels", "ε", "noise power") else "left")
+    words = ("file", "kind", "unit", "items", "hash seed")
+    table = rich_table("file", "kind", "cells", "levels", "ε", "unit", "noise power", "items", "hash seed", left=words)
     for name, sketch in found.items():
         facts = _facts(sketch)
         unit = "occurrence" if facts["max_contributions"] is None else f"person, ≤ {facts['max_contributions']}"
