@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import secrets
+from base64 import urlsafe_b64encode
 from dataclasses import dataclass
 
+from .._sampler import _system_stream as system_stream
 from ..errors import InputError
 
 __all__ = ["ROLES", "Visitor", "allowed", "hash_of", "matches", "new_token", "split"]
@@ -45,7 +46,8 @@ def new_token(role: str) -> tuple[str, str, str]:
     """Return the whole token, its name and the hash of its secret."""
     if role not in ROLES:
         raise InputError(f"role must be one of {', '.join(ROLES)}, got {role!r:.80}")
-    name, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
+    drawn = system_stream().words(5).tobytes()
+    name, secret = drawn[:8].hex(), urlsafe_b64encode(drawn[8:]).decode().rstrip("=")
     return f"un_{name}_{secret}", name, hash_of(secret)
 
 

@@ -7,13 +7,13 @@ import contextlib
 import hashlib
 import json
 import logging
-import secrets
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from anyio import to_thread
 
+from ..guard import new_identity
 from .access import Visitor
 from .metrics import Metrics
 from .problems import Problem
@@ -151,7 +151,7 @@ class Service:
 
     async def merged_file(self, task: Task, rows: Sequence[Report]) -> Path:
         """Write the merged sketch of these reports into a new file, which the caller removes."""
-        target = self.store.incoming / secrets.token_hex(16)
+        target = self.store.incoming / new_identity().hex()
         paths = [str(self.store.path(row["digest"])) for row in rows]
         reply = await self._answering.do("save", paths=paths, task=task.to_dict(), target=str(target))
         if "error" in reply:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 import zlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from anyio import to_thread
 
+from ..guard import new_identity
 from .problems import Problem
 
 __all__ = ["ENCODINGS", "receive"]
@@ -50,7 +50,7 @@ async def receive(
         )
     if length is not None and (not length.isdigit() or int(length) > most):
         raise Problem(413, "too long", f"a report of this task weighs at most {most:,} bytes, got {length:.20}")
-    path = folder / secrets.token_hex(16)
+    path = folder / new_identity().hex()
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
         found = await _write(body, handle, encoding, most)

@@ -6,6 +6,8 @@ from alembic import context
 
 from unnoise.serve.schema import metadata
 
+__all__ = []
+
 context.configure(connection=context.config.attributes["connection"], target_metadata=metadata, render_as_batch=True)
 with context.begin_transaction():
     context.run_migrations()

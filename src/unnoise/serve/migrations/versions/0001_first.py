@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+__all__ = ["upgrade"]
+
 revision = "0001"
 down_revision = None
 branch_labels = None
