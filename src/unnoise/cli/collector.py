@@ -162,7 +162,11 @@ def _print_answer(answer: dict[str, Any], noun: str) -> None:
         console.print(warning, style="yellow", markup=False)
 
 
-@task_app.command("create")
+@task_app.command(
+    "create",
+    epilog="[bold]Examples[/bold]\n\n"
+    "unnoise task create campaign --epsilon 1 --every day --to http://127.0.0.1:8400 --token-file admin.token",
+)
 def task_create(
     name: Annotated[str, typer.Argument(help="Name of the task in addresses.")],
     to: To,
@@ -202,7 +206,11 @@ def _sketch_options(task: dict[str, Any]) -> str:
     return " ".join(parts)
 
 
-@task_app.command("list")
+@task_app.command(
+    "list",
+    epilog="[bold]Examples[/bold]\n\n"
+    "unnoise task list --to http://127.0.0.1:8400 --token-file admin.token",
+)
 def task_list(to: To, token_file: TokenFile, as_json: opt.AsJson = False, trust: Trust = None) -> None:
     """List the tasks."""
     from rich.table import Table
@@ -223,7 +231,11 @@ def task_list(to: To, token_file: TokenFile, as_json: opt.AsJson = False, trust:
     screen().print(table)
 
 
-@task_app.command("show")
+@task_app.command(
+    "show",
+    epilog="[bold]Examples[/bold]\n\n"
+    "unnoise task show campaign --to http://127.0.0.1:8400 --token-file admin.token",
+)
 def task_show(
     name: Annotated[str, typer.Argument(help="Name of the task.")], to: To, token_file: TokenFile, trust: Trust = None
 ) -> None:
@@ -234,7 +246,11 @@ def task_show(
         print_json({**client.task(name), "reports": client.reports(name)})
 
 
-@token_app.command("create")
+@token_app.command(
+    "create",
+    epilog="[bold]Examples[/bold]\n\n"
+    "unnoise token create site --site oslo -o oslo.token --to http://127.0.0.1:8400 --token-file admin.token",
+)
 def token_create(
     role: Annotated[str, typer.Argument(help="site, viewer or administrator.")],
     to: To,
@@ -258,7 +274,11 @@ def token_create(
     note(f"{output}: a token of role {role}; only a hash of it is kept by the collector")
 
 
-@token_app.command("list")
+@token_app.command(
+    "list",
+    epilog="[bold]Examples[/bold]\n\n"
+    "unnoise token list --to http://127.0.0.1:8400 --token-file admin.token",
+)
 def token_list(to: To, token_file: TokenFile, trust: Trust = None) -> None:
     """List the tokens, without their secrets, as JSON."""
     from ._show import print_json
@@ -267,7 +287,11 @@ def token_list(to: To, token_file: TokenFile, trust: Trust = None) -> None:
         print_json({"tokens": client.tokens()})
 
 
-@token_app.command("revoke")
+@token_app.command(
+    "revoke",
+    epilog="[bold]Examples[/bold]\n\n"
+    "unnoise token revoke 0123456789abcdef --to http://127.0.0.1:8400 --token-file admin.token",
+)
 def token_revoke(
     name: Annotated[str, typer.Argument(help="Name of the token: the 16 digits after un_.")],
     to: To,
@@ -279,7 +303,7 @@ def token_revoke(
         client.revoke(name)
 
 
-@app.command()
+@app.command(epilog="[bold]Examples[/bold]\n\nunnoise backup collector-data -o monday.tar")
 def backup(
     data: Annotated[Path, typer.Argument(metavar="FOLDER", help="Data folder of a collector.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Tar file to write.")],
@@ -291,7 +315,7 @@ def backup(
     note(f"{output}: {run(data, output):,} reports")
 
 
-@app.command()
+@app.command(epilog="[bold]Examples[/bold]\n\nunnoise restore monday.tar --data new-folder")
 def restore(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A back-up.")],
     data: Annotated[Path, typer.Option("--data", metavar="FOLDER", help="New or empty data folder.")],
