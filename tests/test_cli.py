@@ -286,7 +286,7 @@ def test_compare(shell, tmp_path):
     found = shell.json("compare", tmp_path / "f", "--freq-count", "-e", "1", "--method", "linear")
     assert found["truth"]["total"] == 16
     assert "is required" in shell.fails("compare", path, "-e", "1")
-    assert "methods must be among" in shell.fails("compare", path, "-c", "n", "-e", "1", "--method", "magic")
+    assert "method must be one of" in shell.fails("compare", path, "-c", "n", "-e", "1", "--method", "magic")
 
 
 BAD = {

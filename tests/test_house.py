@@ -101,3 +101,10 @@ def test_documented_api_exists() -> None:
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         for name in re.findall(r"\bun\.([A-Za-z_]+)", page.read_text()):
             assert name in unnoise.__all__ or name == "errors", f"{page.name}: un.{name}"
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_arrays_have_one_name_each(path: Path) -> None:
+    """NDArray[np.float64] is Floats and NDArray[np.int64] is Int64, said in arrays.py alone."""
+    found = re.findall(r"NDArray\[np\.(?:float64|int64)\]", path.read_text())
+    assert bool(found) == (path.name == "arrays.py")

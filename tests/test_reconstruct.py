@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from oracles_answers import noisy_profile, simulate
-from unnoise.answers.reconstruct import METHODS, reconstruct
+from unnoise.answers.reconstruct import reconstruct
 from unnoise.errors import ClaimWarning, InputError, PrivacyError
+from unnoise.estimators.methods import METHODS
 from unnoise.layout import Layout
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyCounts, NoisyProfile

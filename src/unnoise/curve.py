@@ -23,15 +23,14 @@ from fractions import Fraction
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .arrays import Int64
 from .errors import InputError
 from .layout import Layout, in_words
 from .noise import DiscreteLaplace, tidy
 
 __all__ = ["TOP", "NoisyCurve", "blocks", "limited_blocks"]
 
-Int64 = NDArray[np.int64]
 Released = Literal["at_least", "exactly"]
 
 TOP = 1 << 62

@@ -24,8 +24,9 @@ from numbers import Rational
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from .arrays import Floats
 from .errors import InputError
 
 __all__ = ["DiscreteLaplace", "Exact", "exact_positive", "tidy"]
@@ -137,14 +138,14 @@ class DiscreteLaplace:
         first, second = self.log_pmf(np.array([0, 1]))
         return float(first - second)
 
-    def characteristic(self, theta: ArrayLike) -> NDArray[np.float64]:
+    def characteristic(self, theta: ArrayLike) -> Floats:
         """E e^(iθZ) = ((1−a)² / (1 − 2a·cos θ + a²))^ρ, real because Z is symmetric."""
         # 1 − 2a·cos θ + a² = (1−a)² + 4a·sin²(θ/2): no cancellation near θ = 0
         gap = math.expm1(-self.epsilon) ** 2
         ratio = gap / (gap + 4 * self.a * np.sin(np.asarray(theta, dtype=float) / 2) ** 2)
         return np.asarray(ratio ** float(self.power))
 
-    def log_pmf(self, z: ArrayLike) -> NDArray[np.float64]:
+    def log_pmf(self, z: ArrayLike) -> Floats:
         """Return log P(Z = z) for integers z."""
         n = np.abs(np.asarray(z, dtype=float))
         if self.power == 1:
@@ -157,7 +158,7 @@ class DiscreteLaplace:
         beyond -= float(self.epsilon) * np.maximum(n - end, 0)
         return np.asarray(table[np.minimum(n, end).astype(np.int64)] + beyond)
 
-    def pmf(self, z: ArrayLike) -> NDArray[np.float64]:
+    def pmf(self, z: ArrayLike) -> Floats:
         """Return P(Z = z) for integers z."""
         return np.asarray(np.exp(self.log_pmf(z)))
 
@@ -199,7 +200,7 @@ class DiscreteLaplace:
 
 
 @lru_cache(maxsize=64)
-def _log_table(epsilon: Fraction, power: Fraction, bits: int) -> NDArray[np.float64]:
+def _log_table(epsilon: Fraction, power: Fraction, bits: int) -> Floats:
     """Return log P(Z = n) for a power ρ ≠ 1 and n up to 2^bits at least, and until next to nothing is left.
 
     With H the generating function, z·H'(z)·(1−az)(1−a/z) = ρ·a·(z − 1/z)·H(z), so the law obeys the recurrence

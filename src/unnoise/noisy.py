@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .arrays import Floats, Int64
 from .errors import IncompatibleError, InputError
 from .layout import Layout
 from .noise import DiscreteLaplace, Exact
@@ -25,8 +25,6 @@ BLOCK = 1 << 16
 
 WINDOW = 1 << 17
 """Widest dense window of values counted by bincount; values outside go through np.unique."""
-
-Int64 = NDArray[np.int64]
 
 
 def as_signed_integers(counts: Any, name: str = "noisy counts") -> Int64:
@@ -163,7 +161,7 @@ class NoisyProfile:
         return int(self.tally.sum())
 
     @property
-    def fractions(self) -> NDArray[np.float64]:
+    def fractions(self) -> Floats:
         """y: the share of cells at each of ``values``."""
         return np.asarray(self.tally / self.cells)
 

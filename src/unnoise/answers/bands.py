@@ -4,7 +4,8 @@ Every answer about a range of counts is a *band*: the entry t is lo = hi = t, ``
 an upper end. With g the indicator of the band, the unbiased estimate is Σ_cells w(x) over the noisy counts x, where
 w is the inverse filter of the noise applied to g: w(x) = C(x − lo) − C(x − hi − 1), C the running sum of the
 filter's taps (for ρ = 1 these are −κ, 1 + 2κ, −κ with κ = a/(1−a)², and x is folded at 0). Because g² = g,
-the unbiased estimate of its variance is Σ_cells w² − w.
+the unbiased estimate of its variance is Σ_cells w² − w. Bands with an edge near 0 have, for ρ > 1, the weights of least
+variance (:func:`unnoise.estimators.linear.least_weights`).
 
 Three ingredients make the interval:
 
@@ -33,6 +34,7 @@ adds the sampling variance of a finite population.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -41,14 +43,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from ..estimators.linear import repeated_taps, second_difference_weight
+from ..arrays import Floats, Int64
+from ..estimators.linear import least_weights, repeated_taps, second_difference_weight
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
 
 __all__ = ["NO_END", "Bands", "Limits", "binomial_upper", "bounded_normal", "inverse_taps"]
 
-Float = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 NO_END = np.iinfo(np.int64).max // 4
 """Upper end of a band that has none."""
@@ -70,14 +71,14 @@ CHUNK = 1 << 22
 class Limits(NamedTuple):
     """Estimates of several numbers at once: centre, standard error, interval."""
 
-    estimate: Float
-    stderr: Float
-    low: Float
-    high: Float
+    estimate: Floats
+    stderr: Floats
+    low: Floats
+    high: Floats
 
 
 @lru_cache(maxsize=32)
-def inverse_taps(noise: DiscreteLaplace) -> Float:
+def inverse_taps(noise: DiscreteLaplace) -> Floats:
     """Return the taps j = −J..J of the filter that undoes the noise: E Σ_j τ_j·1[h + Z = t + j] = 1[h = t].
 
     >>> np.convolve(inverse_taps(DiscreteLaplace(1)), DiscreteLaplace(1).pmf(range(-30, 31)))[29:34].round(9) + 0
@@ -92,7 +93,7 @@ def inverse_taps(noise: DiscreteLaplace) -> Float:
     return np.concatenate([half[:0:-1], half])
 
 
-def bounded_normal(estimate: Float, stderr: Float, size: float, level: float) -> tuple[Float, Float]:
+def bounded_normal(estimate: Floats, stderr: Floats, size: float, level: float) -> tuple[Floats, Floats]:
     """Return Feldman–Cousins limits for a normal estimate of a number between 0 and ``size``."""
     mirrored = estimate > size / 2
     near = np.where(mirrored, size - estimate, estimate)
@@ -103,7 +104,7 @@ def bounded_normal(estimate: Float, stderr: Float, size: float, level: float) ->
     return np.where(mirrored, size - high, low), np.where(mirrored, size - low, high)
 
 
-def _unified(x: Float, level: float) -> tuple[Float, Float]:
+def _unified(x: Floats, level: float) -> tuple[Floats, Floats]:
     """Feldman–Cousins limits for the mean μ ≥ 0 of one normal observation x with standard deviation 1."""
     z = float(special.ndtri((1 + level) / 2))
     mu, first, last = _acceptance(level)
@@ -117,7 +118,7 @@ def _unified(x: Float, level: float) -> tuple[Float, Float]:
 
 
 @lru_cache(maxsize=32)
-def _acceptance(level: float) -> tuple[Float, Float, Float]:
+def _acceptance(level: float) -> tuple[Floats, Floats, Floats]:
     """Return μ and the ends x₁, x₂ of the acceptance intervals for 0 < μ ≤ z.
 
     With s = x₂ − μ, equal likelihood ratios at both ends mean x₁ − μ = −μ/2 − s²/(2μ); s solves
@@ -135,7 +136,7 @@ def _acceptance(level: float) -> tuple[Float, Float, Float]:
     return mu, mu / 2 - s * s / (2 * mu), mu + s
 
 
-def binomial_upper(successes: Float, q: float, alpha: float) -> Float:
+def binomial_upper(successes: Floats, q: float, alpha: float) -> Floats:
     """Return the largest n with P(Binomial(n, q) ≤ successes) > alpha.
 
     >>> binomial_upper(np.array([0.0, 1.0]), 0.5, 0.05)
@@ -201,7 +202,7 @@ class Bands:
         return self.noisy.cells / self.items
 
     @cached_property
-    def steps(self) -> Float:
+    def steps(self) -> Floats:
         """C(j) for j = −J..J − 1: what the filter makes of a step up at 0."""
         return np.cumsum(inverse_taps(self.noisy.noise))[:-1]
 
@@ -226,7 +227,7 @@ class Bands:
         low = np.minimum(np.maximum(low, self.lower(lo, hi, guard)), high)
         return Limits(estimate, stderr, low, high)
 
-    def linear(self, lo: Int64, hi: Int64) -> tuple[Float, Float]:
+    def linear(self, lo: Int64, hi: Int64) -> tuple[Floats, Floats]:
         """Return the unbiased estimate of the number of cells in each band, and its variance estimate."""
         half = self.steps.size // 2
         offsets = np.arange(-half, half, dtype=np.int64)
@@ -243,9 +244,25 @@ class Bands:
         plain = self.cells.between(np.where(lo > 0, lo, -NO_END), np.minimum(hi, NO_END)).astype(float)
         estimate = plain + (seen * (weight - inside)).sum(axis=1)
         spread = weight * weight - weight
-        return estimate, self._variance(seen, np.where(used, spread, 0), lo, hi)
+        variance = self._variance(seen, np.where(used, spread, 0), lo, hi)
+        for i in np.flatnonzero(self._near_zero(lo) | self._near_zero(hi + 1)):
+            estimate[i], variance[i] = self._least(int(lo[i]), int(hi[i]))
+        return estimate, variance
 
-    def _rise(self, x: Int64, edge: Int64) -> Float:
+    def _near_zero(self, edge: Int64) -> NDArray[np.bool_]:
+        """Whether a choice of weights below 0 reaches this edge: up to 2ρ − 1 for powers above 1."""
+        power = self.noisy.noise.power
+        return np.asarray((edge >= 1) & (edge < 2 * math.ceil(power)) & (power > 1))
+
+    def _least(self, lo: int, hi: int) -> tuple[float, float]:
+        """Estimate and variance with the weights of least variance; the variance is at least that of one cell more."""
+        noisy = self.noisy
+        w, spread = least_weights(noisy, lambda t: (t >= lo) & (t <= hi))
+        variance = float(noisy.tally @ spread)
+        near = np.abs(noisy.values) < 2 * math.ceil(noisy.noise.power) + round(noisy.noise.variance**0.5)
+        return float(noisy.tally @ w), max(variance, float(spread[near].mean()) if near.any() else 0.0, 0.0)
+
+    def _rise(self, x: Int64, edge: Int64) -> Floats:
         """C(x − edge), with everything above 0 for an edge at 0 or below, and the fold at 0 for ρ = 1."""
         half = self.steps.size // 2
         offset = (x - edge).clip(-half - 1, half)
@@ -257,7 +274,7 @@ class Bands:
             value = np.where((edge == 1) & (x == 0), -a / (1 - a), value)
         return np.asarray(np.where(edge <= 0, 1.0, np.where(edge >= NO_END, 0.0, value)))
 
-    def _variance(self, seen: Float, spread: Float, lo: Int64, hi: Int64) -> Float:
+    def _variance(self, seen: Floats, spread: Floats, lo: Int64, hi: Int64) -> Floats:
         """Σ (w² − w), raised to what the neighbourhood allows where few cells decide."""
         variance = (seen * spread).sum(axis=1)
         concentration = (seen * spread**2).sum(axis=1)
@@ -269,7 +286,7 @@ class Bands:
             variance[few] = np.maximum(variance[few], raised)
         return np.asarray(variance.clip(0))
 
-    def _mean_bound(self, lo: Int64, hi: Int64) -> Float:
+    def _mean_bound(self, lo: Int64, hi: Int64) -> Floats:
         """Bound the mean number of cells at a single noisy value next to an edge of the band."""
         peak = float(self.noisy.noise.pmf(0))
         bound = np.zeros(lo.size)
@@ -280,7 +297,7 @@ class Bands:
                 bound = np.maximum(bound, np.where(real | (hi == 0), (inside + 1) * peak / q, 0))
         return bound
 
-    def upper(self, lo: Int64, hi: Int64, alpha: float, known: Float) -> Float:
+    def upper(self, lo: Int64, hi: Int64, alpha: float, known: Floats) -> Floats:
         """Lower the ``known`` upper limits to those by domination where these are smaller, at error ``alpha``."""
         best = known.copy()
         for width, q, spent in windows(self.noisy.noise, alpha):
@@ -299,7 +316,7 @@ class Bands:
         spots = {0, 1, half, half + 1, -half, *widths, *(-w for w in widths), *inner}
         return np.array(sorted({s + e for s in spots for e in (-1, 0, 1)}), dtype=np.int64)
 
-    def lower(self, lo: Int64, hi: Int64, alpha: float) -> Float:
+    def lower(self, lo: Int64, hi: Int64, alpha: float) -> Floats:
         """Lower limit by domination, at error probability ``alpha``: what shows well inside, less the strays."""
         best = np.zeros(lo.size)
         wide = np.flatnonzero(hi - lo > 2 * shifts(self.noisy.noise)[0][0])
@@ -313,7 +330,7 @@ class Bands:
             best[wide] = np.maximum(best[wide], inside - strays)
         return best
 
-    def _strays(self, lo: Int64, hi: Int64, alpha: float) -> Float:
+    def _strays(self, lo: Int64, hi: Int64, alpha: float) -> Floats:
         """Upper limit for the mean number of cells from outside that show inside the band.
 
         Of those from below, a share of at most ``ratio`` shows at lo + shift or above, so at least 1 − ratio of them
@@ -351,7 +368,7 @@ def shifts(noise: DiscreteLaplace) -> tuple[tuple[int, float], ...]:
     return tuple((b, float(ratio[b])) for b in sorted(chosen))
 
 
-def poisson_quantile(mean: Float, alpha: float) -> Float:
+def poisson_quantile(mean: Floats, alpha: float) -> Floats:
     """Return the smallest k with P(Poisson(mean) > k) ≤ alpha.
 
     >>> poisson_quantile(np.array([0.0, 1.0]), 0.05)

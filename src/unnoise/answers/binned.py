@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Floats, Int64
 from .bands import NO_END
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Curve", "at_least_curve", "exact_curve", "ranges", "true_curve"]
 
-Float = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 SINGLE = 16
 """Counts up to here are shown one by one."""
@@ -35,12 +33,12 @@ class Curve:
 
     first: Int64
     last: Int64
-    value: Float
-    low: Float
-    high: Float
+    value: Floats
+    low: Floats
+    high: Floats
 
     @property
-    def x(self) -> Float:
+    def x(self) -> Floats:
         """Where to draw each range: its geometric middle."""
         return np.asarray(np.sqrt(self.first.astype(float) * self.last))
 
@@ -84,7 +82,7 @@ def at_least_curve(profile: Profile, level: float = 0.95) -> Curve:
     return Curve(first, first, value, low, high)
 
 
-def true_curve(counts: Int64, curve: Curve, *, at_least: bool) -> Float:
+def true_curve(counts: Int64, curve: Curve, *, at_least: bool) -> Floats:
     """Return what a curve should show, from the true counts of the items."""
     ordered = np.sort(counts)
     from_first = counts.size - np.searchsorted(ordered, curve.first, side="left")

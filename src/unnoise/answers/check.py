@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
+from ..arrays import Int64
 from ..errors import ClaimWarning
 from ..noisy import NoisyProfile
 
@@ -114,7 +114,7 @@ def _rate(n: int, total: float, a: float) -> float:
     return float(min(1.0, 2 * min(below, above)))
 
 
-def _shape(depth: NDArray[np.int64], tally: NDArray[np.int64], a: float) -> float:
+def _shape(depth: Int64, tally: Int64, a: float) -> float:
     """p-value of Pearson's χ² with the depths pooled into bins of at least POOLED expected cells."""
     n = float(tally.sum())
     edges = [0]

@@ -13,20 +13,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Int64
 from ..errors import InputError, UnnoiseError
+from ..estimators.methods import METHODS, check_method
 from ..noise import DiscreteLaplace, Exact
 from ..noisy import NoisyProfile, tally
 from .plan import draw_noisy_profile, errors
 from .profile import Profile
-from .reconstruct import METHODS, reconstruct
+from .reconstruct import reconstruct
 
 __all__ = ["Comparison", "Result", "compare"]
 
-Int64 = NDArray[np.int64]
 
-ORDER = ("auto", "smooth", "likelihood", "exact", "isotonic", "linear", "paper", "lp")
 LP_RANGE = 1000
 """The linear program is dense: beyond this range of counts it is left out."""
 
@@ -97,10 +96,9 @@ def compare(
     """
     values, cells = _truth(counts, how_many, domain)
     law = DiscreteLaplace(epsilon)  # type: ignore[arg-type]
-    chosen = list(methods) if methods else [m for m in ORDER if m != "lp" or values[-1] <= LP_RANGE]
+    chosen = list(methods) if methods else [m for m in METHODS if m != "lp" or values[-1] <= LP_RANGE]
     for method in chosen:
-        if method not in METHODS:
-            raise InputError(f"methods must be among {', '.join(ORDER)}, got {method!r}")
+        check_method(method)
     rng = np.random.default_rng(seed)
     releases = [draw_noisy_profile(values, cells, law, rng) for _ in range(repetitions)]
     results = []
@@ -150,9 +148,8 @@ def _run(method: str, releases: Iterable[NoisyProfile], values: Int64, cells: In
     distinct = float(cells[values > 0].sum())
     for noisy in releases:
         start = time.perf_counter()
-        norm = 1 if method == "lp" else 2
         try:
-            profile = reconstruct(noisy, method=method, norm=norm)
+            profile = reconstruct(noisy, method=method, norm=METHODS[method].norm)
         except UnnoiseError as error:
             return Result(method, failure=" ".join(str(error).split()))
         seconds = time.perf_counter() - start

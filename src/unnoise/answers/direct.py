@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Floats, Int64
 from ..curve import TOP, NoisyCurve
 from ..errors import InputError
 from ..estimators.falling import falling, largest_count, spread, upper_quantile
@@ -34,8 +35,6 @@ from .sums import xlogx
 
 __all__ = ["DirectProfile", "direct_profile"]
 
-Float = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 SURER = 0.05
 """Share of the error budget that the number of distinct items may spend in an interval for a share."""
@@ -105,7 +104,7 @@ class DirectProfile(Profile):
         if not np.isfinite(self._chords(g)[0]).all():
             raise InputError(f"g must be finite for counts up to {self.largest}")
 
-    def _chords(self, g: Function) -> tuple[Float, Float]:
+    def _chords(self, g: Function) -> tuple[Floats, Floats]:
         """Return weight c_j and the farthest distance of g from its chord, for the blocks up to M."""
         curve = self.curve
         kept = int(np.searchsorted(curve.last, self.largest)) + 1
@@ -149,7 +148,7 @@ class DirectProfile(Profile):
         if total <= 0:
             return 0.0, most / 2, 0.0, most
 
-        def change(t: NDArray[Any]) -> Float:
+        def change(t: NDArray[Any]) -> Floats:
             return np.asarray(t * (1 / total + weighted / total**2) - xlogx(t) / total)
 
         moved, stderr, low, high = self._sum(change, level)
@@ -197,11 +196,11 @@ def direct_profile(curve: NoisyCurve) -> DirectProfile:
     return DirectProfile(support, items / items.sum(), "falling", curve, notes, None, number)
 
 
-def _identity(t: NDArray[Any]) -> Float:
+def _identity(t: NDArray[Any]) -> Floats:
     return np.asarray(t, dtype=float)
 
 
-def _values(g: Function, t: Int64) -> Float:
+def _values(g: Function, t: Int64) -> Floats:
     return np.broadcast_to(np.asarray(g(np.maximum(t, 1)), dtype=float), t.shape).astype(float)
 
 
@@ -222,7 +221,7 @@ def _between_exactly(curve: NoisyCurve, lo: Int64, hi: Int64, level: float) -> L
     return Limits(*(np.where(empty, 0.0, column) for column in columns))
 
 
-def _quantiles(curve: NoisyCurve, noises: NDArray[Any], tail: float) -> Float:
+def _quantiles(curve: NoisyCurve, noises: NDArray[Any], tail: float) -> Floats:
     """The upper quantile of the sum of so many noises, for each entry."""
     sizes, where = np.unique(noises, return_inverse=True)
     return np.array([float(upper_quantile(curve.noise, int(n), tail)) for n in sizes])[where]
@@ -251,7 +250,7 @@ def _single(curve: NoisyCurve, t: Int64) -> NDArray[np.bool_]:
 
 
 def _curve_at(curve: NoisyCurve, t: Int64, tail: float) -> Limits:
-    """S(t) with limits that each fail with probability ``tail``: last block that ends by t, first that begins from t."""
+    """S(t) with limits that each fail with probability ``tail``: last block up to t, first one from t on."""
     at = np.searchsorted(curve.last, t)
     before = np.where(curve.last[at] == t, at, np.maximum(at - 1, 0))
     after = np.where(curve.first[at] == t, at, at + 1)

@@ -25,7 +25,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -33,9 +32,11 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
+from ..arrays import Floats, Int64
 from ..errors import InputError
 from ..estimators.collisions import ItemLaw, collisions, decompound
 from ..estimators.linear import Function, functional
+from ..estimators.methods import METHODS, estimate_law
 from ..noisy import NoisyProfile
 from .bands import NO_END, Limits, bounded_normal
 from .estimate import Estimate
@@ -44,8 +45,6 @@ from .sums import sum_limits, xlogx
 
 __all__ = ["ItemProfile", "item_profile"]
 
-Float = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 WITHOUT_END = 1e300
 """Largest number of items that a limit could be, for limits that only know they are ≥ 0."""
@@ -111,7 +110,7 @@ class ItemProfile(Profile):
         return Answers(value, stderr, low.clip(max=1), high.clip(max=1))
 
     @cached_property
-    def _head(self) -> tuple[Float, Float, Float]:
+    def _head(self) -> tuple[Floats, Floats, Floats]:
         """Return at_least(k) for k = 1..dense + 1: unbiased estimates, fitted numbers, Poisson covariance."""
         fit = self.law.fit
         rows = (fit.grid.starts[None, :] >= np.arange(1, fit.grid.dense + 2)[:, None]).astype(float)
@@ -149,7 +148,7 @@ class ItemProfile(Profile):
         """What :meth:`_most` has found, by level: a quantile asks for it dozens of times."""
         return {}
 
-    def _head_bands(self, lo: Int64, hi: Int64) -> tuple[Float, Float, Float]:
+    def _head_bands(self, lo: Int64, hi: Int64) -> tuple[Floats, Floats, Floats]:
         """Bands within the dense head, or open above."""
         centre, fitted, covariance = self._head
         first = lo - 1
@@ -162,13 +161,13 @@ class ItemProfile(Profile):
         variance = covariance[first, first] + np.where(closed, both, 0.0)
         return estimate, variance - number, np.full(lo.size, self._unseen(self.law.share))
 
-    def _crossing_bands(self, lo: Int64, hi: Int64) -> tuple[Float, Float, Float]:
+    def _crossing_bands(self, lo: Int64, hi: Int64) -> tuple[Floats, Floats, Floats]:
         """Bands from the head into the tail: a difference, whose two errors are taken as independent."""
         upper = self._head_bands(lo, np.full_like(lo, NO_END))
         lower = self._tail_bands(hi + 1, np.full_like(lo, NO_END))
         return upper[0] - lower[0], upper[1] + lower[1], upper[2] + lower[2]
 
-    def _tail_bands(self, lo: Int64, hi: Int64) -> tuple[Float, Float, Float]:
+    def _tail_bands(self, lo: Int64, hi: Int64) -> tuple[Floats, Floats, Floats]:
         tail = self.law.tail
         estimate, variance, share = tail.at_least(lo)
         unseen = self._unseen(share)
@@ -225,7 +224,7 @@ class ItemProfile(Profile):
         square = float(fit.grid.spread(fit.items) @ np.arange(fit.grid.top + 1.0) ** 2)
         return square * max(part.share / part.noisy.cells for part in self.law.used)
 
-    def _block_means(self, g: Function, counts: Int64, items: Float, values: Float) -> tuple[Float, Float]:
+    def _block_means(self, g: Function, counts: Int64, items: Floats, values: Floats) -> tuple[Floats, Floats]:
         """Return mean and variance of g over the items of each block."""
         grid = self.law.fit.grid
         block = np.searchsorted(grid.starts, counts, side="right") - 1
@@ -256,7 +255,7 @@ class ItemProfile(Profile):
         if total <= 0:
             return 0.0, most / 2, 0.0, most
 
-        def change(t: NDArray[Any]) -> Float:
+        def change(t: NDArray[Any]) -> Floats:
             return np.asarray(t * (1 / total + weighted / total**2) - xlogx(t) / total)
 
         moved, variance = self._sum_parts(change)  # of the profile itself it is 1
@@ -300,26 +299,24 @@ def item_profile(
         raise InputError(f"layout must be hashed for an item profile, got {noisy.layout.kind!r}")
     if max_count is not None:
         raise InputError(f"max_count must be None for a hashed sketch, whose cells add up items, got {max_count}")
-    if method in ("auto", "smooth", "likelihood"):
+    if METHODS[method].items == "fitted":
         law = collisions(noisy)
         notes = {**law.diagnostics, "intervals": "delta method on the likelihood of the items"}
         return _wrap(law.support, law.items, "items", noisy, {**notes, **(diagnostics or {})}, law)
     if noisy.layout.levels > 1:
         raise InputError(f"method must be 'auto' for a sketch with levels, got {method!r}")
-    module = {"exact": "banded"}.get(method, method)
-    estimator = getattr(import_module(f"..estimators.{module}", __package__), method)
-    fit = estimator(noisy, norm=norm) if method in ("exact", "lp", "paper") else estimator(noisy)
+    fit = estimate_law(noisy, method, norm)
     support, items = decompound(fit, noisy)
     notes = {**fit.diagnostics, "load": float(items.sum()) / noisy.cells,
              "intervals": "delta method on the likelihood of the items"}
     return _wrap(support, items, method, noisy, {**notes, **(diagnostics or {})}, None)
 
 
-def _identity(t: Int64) -> Float:
+def _identity(t: Int64) -> Floats:
     return np.asarray(t, dtype=float)
 
 
-def _calibrated(support: Int64, items: Float, total: float) -> Float:
+def _calibrated(support: Int64, items: Floats, total: float) -> Floats:
     """Return N_t·max(1 + c·t, KEPT) with Σ t·N_t equal to ``total``; the numbers as they are where that cannot be."""
     counts = support.astype(float)
     if items.sum() < LEAST or total <= KEPT * float(counts @ items):
@@ -337,7 +334,7 @@ def _calibrated(support: Int64, items: Float, total: float) -> Float:
 
 
 def _wrap(
-    support: Int64, items: Float, method: str, noisy: NoisyProfile, notes: dict[str, Any], law: ItemLaw | None
+    support: Int64, items: Floats, method: str, noisy: NoisyProfile, notes: dict[str, Any], law: ItemLaw | None
 ) -> ItemProfile:
     """Turn item numbers into shares; an empty sketch has all its (no) items at count 1."""
     items = _calibrated(support, items, functional(noisy, _identity)[0])

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Floats, Int64
 from ..errors import InputError
 from .palette import LIGHT
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["bins", "plot_profile"]
 
-Int64 = NDArray[np.int64]
-Float = NDArray[np.float64]
 
 GROWTH = 1.15
 """Ratio of one bin's start to the next."""
@@ -78,7 +76,7 @@ def _pyplot() -> Any:
     return pyplot
 
 
-def _as_law(truth: Any) -> tuple[Int64, Float]:
+def _as_law(truth: Any) -> tuple[Int64, Floats]:
     """Return support and shares of the truth."""
     if hasattr(truth, "support"):
         return truth.support, np.asarray(truth.mass, dtype=float)
@@ -93,7 +91,7 @@ def _as_law(truth: Any) -> tuple[Int64, Float]:
     return support, mass / mass.sum()
 
 
-def _top(profile: Profile, known: tuple[Int64, Float] | None) -> int:
+def _top(profile: Profile, known: tuple[Int64, Floats] | None) -> int:
     """The largest count worth drawing."""
     heavy = profile.support[profile.mass * profile.items >= 0.5]
     top = int(heavy[-1]) if heavy.size else 10
@@ -102,19 +100,19 @@ def _top(profile: Profile, known: tuple[Int64, Float] | None) -> int:
     return max(top, 10)
 
 
-def _centres(first: Int64, last: Int64) -> Float:
+def _centres(first: Int64, last: Int64) -> Floats:
     """Geometric middle of each bin; count 0 at its own place."""
     return np.where(first == 0, ZERO_AT, np.sqrt(np.maximum(first, 1).astype(float) * np.maximum(last, 1)))
 
 
-def _floor(value: Float, number: Float, width: Float) -> float:
+def _floor(value: Floats, number: Floats, width: Floats) -> float:
     """The lowest power of ten under every bin that holds an item or more."""
     lively = value[(number >= 0.5) & (value > 0)]
     lowest = float(lively.min()) if lively.size else 0.5
     return float(10 ** np.floor(np.log10(min(lowest, 1.0)) - 0.15))
 
 
-def _draw_band(ax: Any, x: Float, low: Float, high: Float, shown: Any, floor: float) -> None:
+def _draw_band(ax: Any, x: Floats, low: Floats, high: Floats, shown: Any, floor: float) -> None:
     positive = shown & (x > ZERO_AT)
     ax.fill_between(
         x, np.maximum(low, floor), np.maximum(high, floor), where=positive, color=LIGHT["line"], alpha=0.16,
@@ -127,7 +125,7 @@ def _draw_band(ax: Any, x: Float, low: Float, high: Float, shown: Any, floor: fl
         )
 
 
-def _draw_values(ax: Any, x: Float, value: Float, number: Float, floor: float) -> None:
+def _draw_values(ax: Any, x: Floats, value: Floats, number: Floats, floor: float) -> None:
     alive = (number >= 0.5) & (value >= floor)
     line = np.where(alive, value, np.nan)[1:]  # NaN breaks the line where nothing was found
     ax.plot(x[1:], line, color=LIGHT["line"], linewidth=1.3, alpha=0.55, zorder=3)
@@ -138,8 +136,9 @@ def _draw_values(ax: Any, x: Float, value: Float, number: Float, floor: float) -
 
 
 def _draw_truth(
-    ax: Any, known: tuple[Int64, Float], first: Int64, last: Int64, x: Float, width: Float, items: float, floor: float
-) -> None:
+    ax: Any, known: tuple[Int64, Floats], first: Int64, last: Int64, x: Floats, width: Floats,
+    items: float, floor: float,
+) -> None:  # fmt: skip
     running = np.concatenate([[0.0], np.cumsum(known[1])])
     inside = running[np.searchsorted(known[0], last, side="right")] - running[np.searchsorted(known[0], first)]
     y = items * inside / width

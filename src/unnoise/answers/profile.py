@@ -21,19 +21,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Floats, Int64
+from ..checks import check_share
 from ..errors import InputError
 from ..estimators._fit import Fit
 from ..estimators.linear import Function
 from ..noisy import NoisyProfile
 from . import render as _render
 from .bands import NO_END, Bands, Limits
-from .estimate import Estimate, check_level
+from .estimate import Estimate
 from .sums import check_growth, entropy_limits, sum_limits, xlogx
 
 __all__ = ["Answers", "Profile", "Row", "Table"]
 
-Float = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 DENSE_LIMIT = 10**8
 """Longest dense array that ``fractions`` and ``counts`` will build."""
@@ -45,10 +45,10 @@ DENSE_SEARCH = 10**5
 class Answers(NamedTuple):
     """Many estimates at once, as arrays."""
 
-    value: Float
-    stderr: Float
-    low: Float
-    high: Float
+    value: Floats
+    stderr: Floats
+    low: Floats
+    high: Floats
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Profile:
     """
 
     support: Int64
-    mass: Float
+    mass: Floats
     method: str
     noisy: NoisyProfile
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
@@ -157,7 +157,7 @@ class Profile:
         return layout.domain if layout.kind == "sampled" and layout.domain else self.cells
 
     @property
-    def fractions(self) -> Float:
+    def fractions(self) -> Floats:
         """f[t] for t = 0, 1, …: the share of items with count exactly t."""
         longest = int(self.support[-1]) + 1 if self.support.size else 1
         if longest > DENSE_LIMIT:
@@ -169,7 +169,7 @@ class Profile:
         return dense
 
     @property
-    def counts(self) -> Float:
+    def counts(self) -> Floats:
         """Number of items with count exactly t, for t = 0, 1, …"""
         return np.asarray(self.fractions * self.items)
 
@@ -180,7 +180,7 @@ class Profile:
         return Bands(self.noisy, self._size)
 
     @cached_property
-    def _cumulative(self) -> Float:
+    def _cumulative(self) -> Floats:
         return np.concatenate([[0.0], np.cumsum(self.mass)])
 
     def _bands(self, lo: Int64, hi: Int64, level: float) -> Limits:
@@ -191,7 +191,7 @@ class Profile:
         beyond = lo > self.max_count
         return Limits(*(np.where(beyond, 0.0, column) for column in limits))
 
-    def _band_values(self, lo: Int64, hi: Int64) -> Float:
+    def _band_values(self, lo: Int64, hi: Int64) -> Floats:
         """Number of items with count in lo..hi according to the reconstructed profile."""
         first = np.searchsorted(self.support, lo, side="left")
         last = np.searchsorted(self.support, hi, side="right")
@@ -212,7 +212,7 @@ class Profile:
     def entries(self, t: Any, level: float = 0.95) -> Answers:
         """Return value, stderr, low, high of f[t] for an array of counts t, as arrays of fractions."""
         t = _as_counts(t)
-        return self._answers(t, t, check_level(level), self.items)
+        return self._answers(t, t, check_share("level", level), self.items)
 
     def _answers(self, lo: Int64, hi: Int64, level: float, unit: float) -> Answers:
         """Bands with their values, extended to contain them, divided by ``unit``."""
@@ -342,7 +342,7 @@ class Profile:
         """Return how many items fall in each range of counts that starts at one of ``counts``, the last open."""
         starts = np.unique(_as_counts(counts))
         ends = np.append(starts[1:] - 1, NO_END)
-        level = check_level(level)
+        level = check_share("level", level)
         rows = tuple(
             Row(
                 int(lo), None if hi == NO_END else int(hi),
@@ -374,7 +374,7 @@ class Profile:
 
     def to_dict(self, level: float = 0.95) -> dict[str, Any]:
         """Return everything as plain Python: parameters, headline answers, entries with intervals."""
-        return _render.as_dict(self, check_level(level))
+        return _render.as_dict(self, check_share("level", level))
 
     def to_json(self, *, indent: int | None = None, level: float = 0.95) -> str:
         """Return :meth:`to_dict` as JSON."""

@@ -11,36 +11,18 @@ input.
 
 from __future__ import annotations
 
-import math
-from importlib import import_module
-from typing import Any, Literal
+from typing import Any
 
 from ..curve import NoisyCurve
 from ..errors import InputError
 from ..estimators._input import check_max_count, check_noise
+from ..estimators.methods import METHODS, check_method, estimate_law
 from ..noise import DiscreteLaplace, Exact, exact_positive
 from ..noisy import NoisyCounts, NoisyProfile
 from .check import Cliff, check_claim, find_cliffs, warn_if_wrong
 from .profile import Profile
 
-__all__ = ["METHODS", "Method", "reconstruct"]
-
-Method = Literal["auto", "exact", "isotonic", "likelihood", "linear", "lp", "paper", "smooth"]
-
-METHODS: dict[str, str] = {
-    "auto": "auto",
-    "exact": "banded",
-    "isotonic": "isotonic",
-    "likelihood": "banded",
-    "linear": "linear",
-    "lp": "lp",
-    "paper": "paper",
-    "smooth": "smooth",
-}
-"""The module under ``unnoise.estimators`` that holds each method."""
-
-NORMED = ("exact", "lp", "paper")
-"""Methods that minimise an ℓp norm, and need negative noisy counts."""
+__all__ = ["reconstruct"]
 
 
 def reconstruct(
@@ -84,8 +66,7 @@ def reconstruct(
     >>> p.method, p.cells
     ('isotonic', 8)
     """
-    _check_choice("method", method, METHODS)
-    _check_norm(norm, method)
+    check_method(method, norm)
     bound = check_max_count(max_count)
     if isinstance(noisy, NoisyCurve):
         return _from_curve(noisy, method, bound, clipped)
@@ -96,7 +77,7 @@ def reconstruct(
         from .items import item_profile
 
         return item_profile(given, method=method, norm=norm, max_count=bound, diagnostics=notes)
-    return Profile.from_fit(fit(given, method, norm, bound), profile, max_count=bound, diagnostics=notes)
+    return Profile.from_fit(estimate_law(given, method, norm, bound), profile, max_count=bound, diagnostics=notes)
 
 
 def _from_curve(curve: NoisyCurve, method: str, bound: int | None, clipped: bool) -> Profile:
@@ -108,14 +89,6 @@ def _from_curve(curve: NoisyCurve, method: str, bound: int | None, clipped: bool
             f"a noisy curve must be given without method, max_count and clipped, got {method!r}, {bound}, {clipped}"
         )
     return direct_profile(curve)
-
-
-def fit(noisy: NoisyProfile, method: str, norm: float = 2, max_count: int | None = None) -> Any:
-    """Call the estimator ``method`` on a noisy profile."""
-    estimator = getattr(import_module(f"..estimators.{METHODS[method]}", __package__), method)
-    if method in NORMED:
-        return estimator(noisy, norm=norm, max_count=max_count)
-    return estimator(noisy, max_count=max_count)
 
 
 def _judge(
@@ -142,7 +115,7 @@ def _unclip(noisy: NoisyProfile, method: str, bound: int | None) -> tuple[NoisyP
         if not (cliff.value == 0 and cliff.side < 0) and cliff.value != bound:
             _refuse(cliff, noisy, method)
     notes: dict[str, Any] = {"claim": {"available": False, "verdict": "not available for clipped input"}}
-    if method in NORMED:
+    if METHODS[method].needs_negatives:
         from ..estimators.paper import unfold
 
         return unfold(noisy, max_count=bound), {**notes, "clipped": "unfolded by fresh geometric tails"}
@@ -152,7 +125,7 @@ def _unclip(noisy: NoisyProfile, method: str, bound: int | None) -> tuple[NoisyP
 def _refuse(cliff: Cliff, noisy: NoisyProfile, method: str) -> None:
     """Raise for a histogram that was cut; a clamp at 0 only where the method needs the negative counts."""
     lowest = cliff.side < 0 and cliff.value == int(noisy.values[0])
-    if lowest and cliff.value == 0 and noisy.noise.power == 1 and method not in NORMED:
+    if lowest and cliff.value == 0 and noisy.noise.power == 1 and not METHODS[method].needs_negatives:
         return  # the free check warns
     seen = f"{cliff.cells:,} cells hold {cliff.value} and none holds {cliff.value + cliff.side}"
     if lowest and cliff.value == 0:
@@ -184,16 +157,3 @@ def _as_noisy_profile(noisy: Any, epsilon: Exact | None, noise: DiscreteLaplace 
         return noisy
     law = noise or DiscreteLaplace(exact_positive("epsilon", epsilon))
     return NoisyProfile.from_counts(noisy, epsilon=law.epsilon, power=law.power)
-
-
-def _check_choice(name: str, value: Any, choices: Any) -> None:
-    if value not in choices:
-        raise InputError(f"{name} must be one of {', '.join(sorted(choices))}, got {value!r}")
-
-
-def _check_norm(norm: Any, method: str) -> None:
-    allowed = (1, math.inf) if method == "lp" else (1, 2, math.inf)
-    if isinstance(norm, bool) or norm not in allowed:
-        if method == "lp" and norm == 2:
-            raise InputError("norm must be 1 or inf for method 'lp', got 2")
-        raise InputError(f"norm must be 1, 2 or inf, got {norm!r}")

@@ -13,15 +13,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Floats, Int64
 from ..errors import InputError
 from ..noisy import combine
 
 __all__ = ["NAMED", "shape_text", "shaped"]
 
-Int64 = NDArray[np.int64]
-Float = NDArray[np.float64]
 
 NAMED = {
     "geometric": "P(h) ∝ (m/(m+1))^h, mean m",
@@ -85,7 +83,7 @@ def _number(shape: str, parameter: str) -> float:
     return value
 
 
-def _named(name: str, shape: str, parameter: str, cells: int) -> tuple[Int64, Float]:
+def _named(name: str, shape: str, parameter: str, cells: int) -> tuple[Int64, Floats]:
     from scipy import stats
 
     if name == "ones":
@@ -109,7 +107,7 @@ def _named(name: str, shape: str, parameter: str, cells: int) -> tuple[Int64, Fl
     return t, np.asarray(chosen.pmf(t), dtype=float)
 
 
-def _law(shape: Any) -> tuple[Int64, Float]:
+def _law(shape: Any) -> tuple[Int64, Floats]:
     """Return support and mass of a profile given as a Profile, a mapping t → share or number, or f[0], f[1], …"""
     if hasattr(shape, "support") and hasattr(shape, "mass"):
         support, mass = np.asarray(shape.support), np.asarray(shape.mass, dtype=float)
@@ -131,7 +129,7 @@ def _law(shape: Any) -> tuple[Int64, Float]:
 
 
 def _spread(
-    values: Int64, law: Float, cells: int, rng: np.random.Generator | None
+    values: Int64, law: Floats, cells: int, rng: np.random.Generator | None
 ) -> tuple[Int64, Int64]:
     """Draw the cells from the law, or round its cumulative shares to whole cells."""
     if rng is None:

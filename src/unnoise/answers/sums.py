@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from ..arrays import Floats
 from ..errors import InputError, UnnoiseWarning
 from ..estimators.linear import Function, functional
 from ..noise import DiscreteLaplace
@@ -42,7 +43,7 @@ CARRIED = 0.1
 Four = tuple[float, float, float, float]
 
 
-def xlogx(t: NDArray[Any]) -> NDArray[np.float64]:
+def xlogx(t: NDArray[Any]) -> Floats:
     """t·log t, 0 at t = 0.
 
     >>> xlogx(np.array([0, 1, 2])).round(3)

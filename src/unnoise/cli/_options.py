@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from ..errors import InputError
+from ..estimators.methods import METHODS
 from ..noise import exact_positive
 
 __all__ = [
@@ -19,7 +20,6 @@ __all__ = [
 ]  # fmt: skip
 
 FORMAT_NAMES = ("csv", "tsv", "ndjson", "lines", "parquet", "arrow")
-METHOD_NAMES = ("auto", "exact", "isotonic", "likelihood", "linear", "lp", "paper", "smooth")
 
 
 def as_epsilon(text: str | None) -> Fraction:
@@ -65,7 +65,7 @@ def _formats(incomplete: str) -> list[str]:
 
 
 def _methods(incomplete: str) -> list[str]:
-    return [name for name in METHOD_NAMES if name.startswith(incomplete)]
+    return [name for name in METHODS if name.startswith(incomplete)]
 
 
 DATA, UNIT, SKETCH, OUT = "What to count", "What to protect", "How to keep it", "Result"
@@ -156,7 +156,7 @@ HashSeed = Annotated[
 Method = Annotated[
     str,
     typer.Option("--method", metavar="NAME", rich_help_panel=OUT, autocompletion=_methods,
-                 help=f"Estimator: {', '.join(METHOD_NAMES)}."),
+                 help=f"Estimator: {', '.join(METHODS)}."),
 ]  # fmt: skip
 MaxCount = Annotated[
     int | None,

@@ -24,15 +24,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_solve_banded, cholesky_banded
 from scipy.linalg.lapack import dgbtrf, dgbtrs
 
+from ..arrays import Floats
 from ._chain import BLOCK, DiagonalSandwich, band_product, row_diagonals
 
 __all__ = ["Solver", "dual_solver", "factored_solver"]
 
-Floats = NDArray[np.float64]
 Solver = Callable[..., tuple[Floats, Floats, Floats]]
 """(r, g or nothing) ↦ (Δf, ω, Δx)."""
 

@@ -20,14 +20,13 @@ import math
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.lapack import dpttrs
 
+from ..arrays import Floats, Int64
 from ..noise import DiscreteLaplace
 
 __all__ = ["Chain", "Channel", "DiagonalSandwich", "Line", "band_product", "row_diagonals"]
 
-Floats = NDArray[np.float64]
 
 BLOCK = 1 << 15
 """Entries handled at a time, so that intermediate results stay in the second-level cache."""
@@ -82,7 +81,7 @@ class Chain:
     True
     """
 
-    def __init__(self, points: NDArray[np.int64], noise: DiscreteLaplace) -> None:
+    def __init__(self, points: Int64, noise: DiscreteLaplace) -> None:
         epsilon = float(noise.epsilon)
         exponent = epsilon * np.diff(points).astype(float)
         q = np.exp(-exponent)
@@ -151,7 +150,7 @@ class Line(Chain):
     True
     """
 
-    def __init__(self, points: NDArray[np.int64], rows: NDArray[np.int64], noise: DiscreteLaplace) -> None:
+    def __init__(self, points: Int64, rows: Int64, noise: DiscreteLaplace) -> None:
         super().__init__(points, noise)
         self._scale = float(np.exp(noise.log_scale))
         self.inverse_band /= self._scale

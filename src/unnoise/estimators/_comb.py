@@ -26,14 +26,11 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Floats, Int64
 from ..noise import DiscreteLaplace
 
 __all__ = ["Comb", "Stretch"]
-
-Floats = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Floats, Int64
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
 from ._convolve import convolve
@@ -28,8 +28,6 @@ from ._series import exponential
 
 __all__ = ["Grid", "Likelihood", "Part", "blocks", "cell_law"]
 
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 
 NEGLIGIBLE = 1e-13
 """Probability of noise that the likelihood leaves out."""
@@ -38,7 +36,7 @@ BACKGROUND = 0.01
 """Cells added to every row, seen and expected alike: far below one cell, far above rounding."""
 
 
-def blocks(dense: int, top: int, per_octave: int) -> Int:
+def blocks(dense: int, top: int, per_octave: int) -> Int64:
     """Return the first counts of blocks that cover 1..top, and top + 1 at the end.
 
     >>> blocks(4, 12, 2)
@@ -61,9 +59,9 @@ class Grid:
     pmf : the noise from −reach to reach
     """
 
-    starts: Int
-    ends: Int
-    pmf: Float
+    starts: Int64
+    ends: Int64
+    pmf: Floats
     dense: int
 
     @classmethod
@@ -91,7 +89,7 @@ class Grid:
         return int(self.starts[-1]) - 1
 
     @property
-    def widths(self) -> Int:
+    def widths(self) -> Int64:
         """Number of counts in each block."""
         return np.diff(self.starts)
 
@@ -100,16 +98,16 @@ class Grid:
         """Number of parameters: the blocks, and one for the counts above top."""
         return int(self.starts.size)
 
-    def spread(self, items: Float) -> Float:
+    def spread(self, items: Floats) -> Floats:
         """Return the items at each count 0..top, spread evenly over the blocks."""
         return np.concatenate([[0.0], np.repeat(items[:-1] / self.widths, self.widths)])
 
-    def gather(self, per_count: Float, above: float = 0.0) -> Float:
+    def gather(self, per_count: Floats, above: float = 0.0) -> Floats:
         """Add up values given for the counts 0..top over the blocks (the last one is for counts above top)."""
         return np.concatenate([np.add.reduceat(per_count[1:], self.starts[:-1] - 1), [above]])
 
 
-def cell_law(items: Float, rate: float, above: float = 0.0) -> Float:
+def cell_law(items: Floats, rate: float, above: float = 0.0) -> Floats:
     """Return P(total = s), s = 0..T, for ``items[t]`` items of count t, each in a cell with probability ``rate``.
 
     ``above`` is the number of items with counts past the end. Rounding may leave −10⁻¹⁶: cut off at 0.
@@ -126,7 +124,7 @@ def cell_law(items: Float, rate: float, above: float = 0.0) -> Float:
 class Part:
     """One range of cells: its noisy cells by rows of the grid, their number, and its share of the items."""
 
-    tally: Float
+    tally: Floats
     cells: int
     share: float
 
@@ -152,8 +150,8 @@ class Likelihood:
     noisy: tuple[NoisyProfile, ...] = ()
 
     def windows(
-        self, items: Float, part: Part, noisy: NoisyProfile, edges: Int, stop: int
-    ) -> tuple[Float, Float]:
+        self, items: Floats, part: Part, noisy: NoisyProfile, edges: Int64, stop: int
+    ) -> tuple[Floats, Floats]:
         """Return seen and expected noisy cells between successive ``edges``, the last window ending at ``stop``."""
         grid = self.grid
         law = cell_law(grid.spread(items), part.rate, float(items[-1]))
@@ -165,7 +163,7 @@ class Likelihood:
         seen = np.bincount(which[inside], weights=noisy.tally[inside], minlength=edges.size)
         return seen.astype(float), part.cells * np.diff(cumulated)
 
-    def _rows(self, items: Float, part: Part) -> tuple[Float, Float]:
+    def _rows(self, items: Floats, part: Part) -> tuple[Floats, Floats]:
         """Return the probability of each row, and the twice cumulated law from −reach on."""
         grid = self.grid
         law = cell_law(grid.spread(items), part.rate, float(items[-1]))
@@ -174,7 +172,7 @@ class Likelihood:
         at_ends = np.concatenate([[0.0], cumulated[grid.ends + grid.reach], [1.0]])
         return np.maximum(np.diff(at_ends), 0.0) + BACKGROUND / part.cells, np.cumsum(cumulated)
 
-    def _shifted(self, twice: Float) -> Float:
+    def _shifted(self, twice: Floats) -> Floats:
         """Return, for each parameter, the probabilities of the rows with one such item added to every cell."""
         grid = self.grid
         back = grid.ends[:, None] + grid.reach - grid.starts[None, :]
@@ -184,11 +182,11 @@ class Likelihood:
         cumulated[-1] = 1.0
         return np.diff(cumulated, axis=0)
 
-    def value(self, items: Float) -> float:
+    def value(self, items: Floats) -> float:
         """Return the log-likelihood."""
         return float(sum((part.tally + BACKGROUND) @ np.log(self._rows(items, part)[0]) for part in self.parts))
 
-    def em_step(self, items: Float) -> Float:
+    def em_step(self, items: Floats) -> Floats:
         """Return the expected item numbers given the noisy cells: never less likely (Dempster et al. 1977)."""
         total = np.zeros(self.grid.size)
         for part in self.parts:
@@ -196,7 +194,7 @@ class Likelihood:
             total += part.rate * (self._shifted(twice).T @ (part.tally / rows))
         return np.asarray(items * total / sum(part.share for part in self.parts))
 
-    def score(self, items: Float) -> tuple[float, Float, Float]:
+    def score(self, items: Floats) -> tuple[float, Floats, Floats]:
         """Return the log-likelihood, its gradient, and the Fisher information."""
         value, gradient = 0.0, np.zeros(self.grid.size)
         information = np.zeros((self.grid.size, self.grid.size))

@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 
-__all__ = ["convolve", "convolve_valid"]
+from ..arrays import Floats
 
-Floats = NDArray[np.float64]
+__all__ = ["convolve", "convolve_valid"]
 
 
 def convolve(left: Floats, right: Floats) -> Floats:

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from ..arrays import Floats, Int64
 
 __all__ = ["Fit"]
 
@@ -22,7 +21,7 @@ class Fit:
     diagnostics : what the estimator has to say of its run
     """
 
-    support: NDArray[np.int64]
-    mass: NDArray[np.float64]
+    support: Int64
+    mass: Floats
     method: str
     diagnostics: Mapping[str, Any] = field(default_factory=dict)

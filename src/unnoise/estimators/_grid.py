@@ -16,8 +16,8 @@ does not.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Floats, Int64
 from ..errors import InputError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
@@ -25,8 +25,6 @@ from ._comb import Stretch
 
 __all__ = ["NEGLIGIBLE", "POINTS_LIMIT", "clip_rows", "fold", "stretches_of"]
 
-Floats = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 POINTS_LIMIT = 20_000_000
 """Most entries of the buffer that holds all stretches, with the noise's reach between them."""

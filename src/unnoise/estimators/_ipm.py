@@ -32,15 +32,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_solve_banded, cholesky_banded
 
+from ..arrays import Floats
 from ._augmented import Solver, dual_solver, factored_solver
 from ._chain import BLOCK, Channel, DiagonalSandwich, band_product
 
 __all__ = ["Optimum", "longest_step", "maximise"]
 
-Floats = NDArray[np.float64]
 
 BACK_OFF = 0.99
 """Share of the way to the boundary that a step may take."""

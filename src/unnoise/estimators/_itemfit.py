@@ -20,15 +20,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.optimize import nnls
 
+from ..arrays import Floats
 from ._compound import Grid, Likelihood
 
 __all__ = ["ItemFit", "fit_items", "roughness"]
 
-Float = NDArray[np.float64]
 
 RIDGE = 1e-10
 """Added to the information, whose diagonal is scaled to 1: far below what any cell tells."""
@@ -62,9 +61,9 @@ class ItemFit:
     """
 
     grid: Grid
-    items: Float
-    centre: Float
-    covariance: Float
+    items: Floats
+    centre: Floats
+    covariance: Floats
     converged: bool
     diagnostics: dict[str, Any]
 
@@ -88,7 +87,7 @@ class Penalty:
     freedom: float
 
 
-def roughness(grid: Grid, items: Float, epsilon: float, alpha: float, exempt: int) -> Float:
+def roughness(grid: Grid, items: Floats, epsilon: float, alpha: float, exempt: int) -> Floats:
     """Return S, weighted by the local mean of ``items``; zero for the items above the grid.
 
     ``alpha`` ≥ 0 is the growth of the weight along the counts; ``alpha`` < 0 stands for the second kind.
@@ -110,7 +109,7 @@ def roughness(grid: Grid, items: Float, epsilon: float, alpha: float, exempt: in
     return rough
 
 
-def _second_differences(place: Float) -> Float:
+def _second_differences(place: Floats) -> Floats:
     """Return the matrix of second divided differences at uneven places."""
     left, right = np.diff(place)[:-1], np.diff(place)[1:]
     middle, rows = (left + right) / 2, np.arange(place.size - 2)
@@ -121,18 +120,18 @@ def _second_differences(place: Float) -> Float:
     return second
 
 
-def _local_mean(values: Float, reach: int = 2) -> Float:
+def _local_mean(values: Floats, reach: int = 2) -> Floats:
     padded = np.concatenate([[0.0], np.cumsum(np.pad(values, reach, mode="edge"))])
     return np.asarray((padded[2 * reach + 1 :] - padded[: -2 * reach - 1]) / (2 * reach + 1))
 
 
-def _scaled(information: Float) -> tuple[Float, Float]:
+def _scaled(information: Floats) -> tuple[Floats, Floats]:
     """Return d = 1/√diag J and d·J·d plus the ridge."""
     scale = 1 / np.sqrt(np.maximum(np.diag(information), 1e-300))
     return scale, information * np.outer(scale, scale) + RIDGE * np.eye(scale.size)
 
 
-def _choose(grid: Grid, items: Float, target: Float, scale: Float, scaled: Float, epsilon: float) -> Penalty:
+def _choose(grid: Grid, items: Floats, target: Floats, scale: Floats, scaled: Floats, epsilon: float) -> Penalty:
     """Choose the penalty by C_p; ``target`` = J·θ̂."""
     best, choice = np.inf, Penalty(0.0, 0.0, 0, float(grid.size))
     for alpha in FAMILIES:
@@ -152,7 +151,7 @@ def _choose(grid: Grid, items: Float, target: Float, scale: Float, scaled: Float
     return choice
 
 
-def octaves(grid: Grid) -> Float:
+def octaves(grid: Grid) -> Floats:
     """Return one indicator row over the parameters for each octave of counts; the last takes all that is left.
 
     Counts near the end of the rows and above cannot be told apart, so they stay in one.
@@ -163,7 +162,7 @@ def octaves(grid: Grid) -> Float:
     return np.asarray(octave[None, :] == np.arange(octave[-1] + 1)[:, None], dtype=np.float64)
 
 
-def _start(likelihood: Likelihood, items: float, steps: int) -> Float:
+def _start(likelihood: Likelihood, items: float, steps: int) -> Floats:
     """Return item numbers after some steps of expectation-maximisation from N_t ∝ 1/(t(t+1))."""
     starts = likelihood.grid.starts.astype(float)
     theta = np.append(1 / starts[:-1] - 1 / starts[1:], 1 / starts[-1]) * max(items, 1.0)
@@ -173,11 +172,11 @@ def _start(likelihood: Likelihood, items: float, steps: int) -> Float:
 
 
 def _climb(
-    likelihood: Likelihood, items: Float, proposal: Float, rough: Float, first: float
-) -> tuple[Float, float]:
+    likelihood: Likelihood, items: Floats, proposal: Floats, rough: Floats, first: float
+) -> tuple[Floats, float]:
     """Go towards the proposal, from the step ``first`` halving it until the penalised likelihood does not fall."""
 
-    def objective(theta: Float) -> float:
+    def objective(theta: Floats) -> float:
         return likelihood.value(theta) - 0.5 * float(theta @ rough @ theta)
 
     before, step = objective(items), first

@@ -26,9 +26,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
+from ..arrays import Floats, Int64
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
 from ._convolve import convolve
@@ -38,8 +38,6 @@ from .linear import weights
 
 __all__ = ["LENGTH", "CellLaw", "Law", "Rung", "Tail", "climb"]
 
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 
 LENGTH = 4096
 """Terms of the series at each far resolution."""
@@ -56,16 +54,16 @@ class CellLaw:
     strayed : share of the cells above top, or too many to speak of their items
     """
 
-    near: Float
-    residual: Float
-    far: Int
-    mass: Float
+    near: Floats
+    residual: Floats
+    far: Int64
+    mass: Floats
     shift: int
     strayed: float
     noisy: NoisyProfile
 
     @classmethod
-    def of(cls, law: Fit, noisy: NoisyProfile, head: Float, trusted: int) -> CellLaw:
+    def of(cls, law: Fit, noisy: NoisyProfile, head: Floats, trusted: int) -> CellLaw:
         """Join ``law`` with ``head``: P(total = s, no item above top) for s = 0..2·top.
 
         Up to the total ``trusted`` the head itself is taken for the law, above it ``law``.
@@ -102,11 +100,11 @@ class CellLaw:
         """Largest count that can be found."""
         return int(self.far.max()) if self.far.size else self.top
 
-    def rounded(self, step: int) -> Float:
+    def rounded(self, step: int) -> Floats:
         """Return the far law rounded to multiples of ``step``."""
         return _binned(self.far, self.mass, step, LENGTH)
 
-    def tally(self, step: int) -> Float:
+    def tally(self, step: int) -> Floats:
         """Return the noisy cells by rounded far part of their count."""
         values = np.where(self.noisy.values > self.top, self.noisy.values - self.shift, 0)
         return _binned(values, self.noisy.tally.astype(float), step, LENGTH)
@@ -116,7 +114,7 @@ Law = tuple[CellLaw, float]
 """A law of cells with the share of all items that belongs to them."""
 
 
-def _binned(points: Int, weight: Float, step: int, last: int) -> Float:
+def _binned(points: Int64, weight: Floats, step: int, last: int) -> Floats:
     bins = (points + step // 2) // step
     near = bins <= last
     return np.bincount(bins[near], weights=weight[near], minlength=last + 1).astype(float)
@@ -135,13 +133,13 @@ class Rung:
 
     step: int
     first: int
-    items: Float
-    place: Float
-    entry_variance: Float
-    curve_variance: Float
+    items: Floats
+    place: Floats
+    entry_variance: Floats
+    curve_variance: Floats
     share: float
-    entry_number: Float | None = None
-    curve_number: Float | None = None
+    entry_number: Floats | None = None
+    curve_number: Floats | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,13 +153,13 @@ class Tail:
     """
 
     above: int
-    counts: Int
-    items: Float
+    counts: Int64
+    items: Floats
     rungs: tuple[Rung, ...]
     far_share: float
     per_item: float
 
-    def at_least(self, k: Int) -> tuple[Float, Float, Float]:
+    def at_least(self, k: Int64) -> tuple[Floats, Floats, Floats]:
         """Return the unprojected number of items at or above each k > above, its variance, and the share used."""
         estimate, variance, share = np.zeros(k.size), np.zeros(k.size), np.full(k.size, self.far_share)
         beyond = 0.0
@@ -176,7 +174,7 @@ class Tail:
             beyond = float(curve[0]) if curve.size else beyond
         return estimate, variance, share
 
-    def entries(self, t: Int) -> tuple[Float, Float, Float]:
+    def entries(self, t: Int64) -> tuple[Floats, Floats, Floats]:
         """Return the unprojected number of items at each t > above (per count), its variance, and the share used."""
         estimate, variance, share = np.zeros(t.size), np.zeros(t.size), np.full(t.size, self.far_share)
         for rung in self.rungs:
@@ -209,7 +207,7 @@ def climb(near: Sequence[Law], far: Sequence[Law], above: int, noise: DiscreteLa
     return Tail(above, counts, items, tuple(rungs), far_share, per_item)
 
 
-def _taps(noise: DiscreteLaplace) -> Float:
+def _taps(noise: DiscreteLaplace) -> Floats:
     """Return the filter that undoes the noise: Σ_j taps[j]·P(h + Z = t + j) = 1[h = t]."""
     whole = noise.power.denominator == 1
     half = int(noise.power) if whole else min(noise.reach(1e-9), 512)
@@ -217,7 +215,7 @@ def _taps(noise: DiscreteLaplace) -> Float:
     return weights(lambda t: np.asarray(t == middle, dtype=float), middle + np.arange(-half, half + 1), noise)
 
 
-def _near_rung(laws: Sequence[Law], first: int, noise: DiscreteLaplace, taps: Float) -> Rung:
+def _near_rung(laws: Sequence[Law], first: int, noise: DiscreteLaplace, taps: Floats) -> Rung:
     """Every count from ``first`` to top, by the logarithm of the near law.
 
     Where that is a fitted law, it also says how many cells to expect, so that a tail of a few items does not pretend
@@ -242,13 +240,13 @@ def _near_rung(laws: Sequence[Law], first: int, noise: DiscreteLaplace, taps: Fl
                 curve[here] / share**2, share, *expected)
 
 
-def _seen(law: CellLaw) -> Float:
+def _seen(law: CellLaw) -> Floats:
     """Noisy cells at 0..top and above, those below 0 at 0."""
     values = np.clip(law.noisy.values, 0, law.top + 1)
     return _binned(values, law.noisy.tally.astype(float), 1, law.top + 1)
 
 
-def _expected(law: CellLaw, noise: DiscreteLaplace) -> Float:
+def _expected(law: CellLaw, noise: DiscreteLaplace) -> Floats:
     """Noisy cells to expect at 0..top and above, those below 0 at 0."""
     reach = min(noise.reach(1e-9), law.top)
     noisy = np.maximum(convolve(law.near, noise.pmf(np.arange(-reach, reach + 1))), 0)
@@ -256,7 +254,7 @@ def _expected(law: CellLaw, noise: DiscreteLaplace) -> Float:
     return law.noisy.cells * np.append(chances, max(0.0, 1 - chances.sum()))
 
 
-def _far_rung(laws: Sequence[CellLaw], share: float, step: int, first: int, taps: Float) -> Rung:
+def _far_rung(laws: Sequence[CellLaw], share: float, step: int, first: int, taps: Floats) -> Rung:
     """Multiples of ``step`` by the logarithm of the far law."""
     items, entry, curve = np.zeros(LENGTH + 1), np.zeros(LENGTH + 1), np.zeros(LENGTH + 1)
     weight, places = np.zeros(LENGTH + 1), np.zeros(LENGTH + 1)
@@ -282,7 +280,7 @@ def _far_rung(laws: Sequence[CellLaw], share: float, step: int, first: int, taps
                 (curve + edge)[here] / share**2, share)
 
 
-def _variances(tally: Float, inverse: Float, taps: Float) -> tuple[Float, Float]:
+def _variances(tally: Floats, inverse: Floats, taps: Floats) -> tuple[Floats, Floats]:
     """Return Σ tally·W² for every entry and Σ tally·(1 − Ω)² for every "at or above", Poisson item numbers."""
     half = taps.size // 2
     weight = np.convolve(inverse, taps)[: inverse.size] if taps.size > 1 else inverse  # W(−half), W(1 − half), …
@@ -298,7 +296,7 @@ def _variances(tally: Float, inverse: Float, taps: Float) -> tuple[Float, Float]
     return np.maximum(spread, 0), np.maximum(cumulated, 0) + above
 
 
-def _project(rungs: list[Rung], above: int) -> tuple[Int, Float]:
+def _project(rungs: list[Rung], above: int) -> tuple[Int64, Floats]:
     """Make the curve of the numbers at or above k non-increasing, and keep the counts that carry items."""
     if not rungs:
         return np.zeros(0, dtype=np.int64), np.zeros(0)

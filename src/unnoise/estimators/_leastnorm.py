@@ -23,17 +23,15 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 
+from ..arrays import Floats
 from ._augmented import Solver, dual_solver, factored_solver
 from ._chain import Channel, DiagonalSandwich
 from ._ipm import BACK_OFF, SHORT, longest_step
 from ._residual import Pairs, Residual, Square
 
 __all__ = ["LeastNorm", "least_norm"]
-
-Floats = NDArray[np.float64]
 
 
 EVERYWHERE = 1e-5

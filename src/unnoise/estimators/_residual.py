@@ -6,14 +6,12 @@ import math
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Floats
 from ._chain import Channel
 from ._ipm import longest_step
 
 __all__ = ["Pairs", "Residual", "Square"]
-
-Floats = NDArray[np.float64]
 
 
 class Residual(Protocol):

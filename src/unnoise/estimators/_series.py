@@ -19,21 +19,20 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 
+from ..arrays import Floats
 from ..errors import InputError
 from ._convolve import convolve
 
 __all__ = ["exponential", "logarithm", "product", "reciprocal"]
 
-Series = NDArray[np.float64]
 
 SHORT = 64
 """Up to this many terms a direct product is faster than the FFT."""
 
 
-def product(left: Series, right: Series, terms: int) -> Series:
+def product(left: Floats, right: Floats, terms: int) -> Floats:
     """Return the first ``terms`` coefficients of left·right.
 
     >>> product(np.array([1.0, 2.0]), np.array([3.0, 4.0]), 3)
@@ -47,7 +46,7 @@ def product(left: Series, right: Series, terms: int) -> Series:
     return np.asarray(full[:terms])
 
 
-def reciprocal(series: Series) -> Series:
+def reciprocal(series: Floats) -> Floats:
     """Return 1/series to as many terms; the first coefficient must not be 0.
 
     >>> reciprocal(np.array([1.0, -0.5, 0.0, 0.0]))
@@ -64,7 +63,7 @@ def reciprocal(series: Series) -> Series:
     return inverse
 
 
-def logarithm(series: Series, inverse: Series | None = None) -> Series:
+def logarithm(series: Floats, inverse: Floats | None = None) -> Floats:
     """Return log(series) to as many terms; the first coefficient must be > 0. ``inverse`` is 1/series, if at hand.
 
     >>> logarithm(np.exp(-1) * np.array([1, 1, 1 / 2, 1 / 6])).round(12) + 0.0
@@ -79,7 +78,7 @@ def logarithm(series: Series, inverse: Series | None = None) -> Series:
     return result
 
 
-def exponential(series: Series) -> Series:
+def exponential(series: Floats) -> Floats:
     """Return exp(series) to as many terms T; the coefficients from the second on must be ≥ 0.
 
     The series is evaluated at the points r·e^(2πik/L) of a circle, L ≥ 4T, and transformed back. What lies past L

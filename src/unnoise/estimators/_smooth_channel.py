@@ -30,12 +30,12 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.linalg.lapack import dgbtrf, dgbtrs, dpttrf, dpttrs
 
+from ..arrays import Floats
 from ..noise import DiscreteLaplace
 from ._smooth_grid import Body
 
 __all__ = ["BandedChannel", "BodyChannel", "DenseChannel"]
 
-Floats = NDArray[np.float64]
 Int32 = NDArray[np.int32]
 Bands = Sequence[Floats]
 """A symmetric banded matrix: entry k holds the k-th superdiagonal, N long, its last k entries unused."""

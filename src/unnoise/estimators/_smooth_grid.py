@@ -17,14 +17,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Int64
 from ..noisy import NoisyProfile
 
 __all__ = ["Body", "body_of", "dense_runs"]
 
-Floats = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 FEW = 8
 """Local number of cells from which on a value belongs to the body."""

@@ -20,15 +20,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 
+from ..arrays import Floats
 from ._smooth_channel import BodyChannel
 from ._smooth_walk import Walk
 
 __all__ = ["Mode", "find_mode"]
 
-Floats = NDArray[np.float64]
 
 TOLERANCE = 1e-3
 """Newton decrement, in nats over all cells, at which a search ends."""

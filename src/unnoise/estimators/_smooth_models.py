@@ -20,14 +20,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Floats, Int64
 from ._smooth_channel import BodyChannel
 
 __all__ = ["FAMILIES", "Data", "Model", "Search", "average"]
 
-Floats = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 FAMILIES = (("t", 2), ("t", 3), ("log", 2), ("log", 3), ("rising", 2))
 """Coordinate and order of the walk."""

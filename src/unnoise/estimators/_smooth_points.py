@@ -13,14 +13,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Floats, Int64
 from ._smooth_models import Data, Model
 
 __all__ = ["point_models"]
 
-Floats = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 MOST_POINTS = 12
 

@@ -18,16 +18,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from ..arrays import Floats
 from ._smooth_mode import find_mode
 from ._smooth_models import FAMILIES, HEADS, NEGLIGIBLE, STRENGTHS, Data, Model, Search
 from ._smooth_walk import JUMP, Walk
 
 __all__ = ["smooth_models"]
 
-Floats = NDArray[np.float64]
 
 HOPELESS = 8.0
 """Nats behind the best at which a search turns back."""

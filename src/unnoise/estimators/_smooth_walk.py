@@ -19,12 +19,11 @@ from __future__ import annotations
 from copy import copy
 
 import numpy as np
-from numpy.typing import NDArray
+
+from ..arrays import Floats, Int64
 
 __all__ = ["JUMP", "Walk"]
 
-Floats = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 LEVEL = 10.0
 """Standard deviation of θ at the start of a run."""

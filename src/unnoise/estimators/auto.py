@@ -17,8 +17,8 @@ Where there is no body, or no model converged, the answer is ``likelihood``'s, e
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Floats
 from ..errors import ConvergenceError
 from ..noisy import NoisyProfile
 from ._fit import Fit
@@ -32,8 +32,6 @@ from .isotonic import isotonic
 from .smooth import assemble, describe, prepare
 
 __all__ = ["auto", "posterior_profile", "whole_cells"]
-
-Floats = NDArray[np.float64]
 
 
 def auto(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:

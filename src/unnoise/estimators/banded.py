@@ -21,9 +21,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._circulant import as_norm
+from ..arrays import Floats, Int64
 from ..errors import ConvergenceError, InputError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
@@ -38,8 +38,6 @@ from .linear import smoothed_tally
 
 __all__ = ["exact", "likelihood"]
 
-Floats = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 ACCEPTED = 1e-6
 """A gap above the tolerance but below this is returned and reported; above it is an error."""

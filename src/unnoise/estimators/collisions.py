@@ -37,8 +37,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Floats, Int64
 from ..errors import ConvergenceError, InputError, OverloadError
 from ..noisy import NoisyProfile
 from ._compound import Grid, Likelihood, Part, cell_law
@@ -50,8 +50,6 @@ from .linear import functional, linear
 
 __all__ = ["ItemLaw", "Range", "collisions", "decompound", "level_shares", "ranges"]
 
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 
 MOST_LOADED = 4.0
 """Levels with a higher load are left out, unless there is no other."""
@@ -106,8 +104,8 @@ class ItemLaw:
     load : items per cell in the fullest of them
     """
 
-    support: Int
-    items: Float
+    support: Int64
+    items: Floats
     fit: ItemFit
     tail: Tail
     used: tuple[Range, ...]
@@ -120,7 +118,7 @@ class ItemLaw:
         return min(1.0, sum(part.share for part in self.used))
 
 
-def level_shares(levels: int) -> Float:
+def level_shares(levels: int) -> Floats:
     """Return the probability of each level: 1/2, 1/4, …, the last as large as the one before.
 
     >>> level_shares(4)
@@ -207,7 +205,7 @@ def overload(noisy: NoisyProfile, items: float, load: float) -> OverloadError:
     )
 
 
-def _cell_law(part: Range, per_count: Float, above: float, trusted: int) -> Law:
+def _cell_law(part: Range, per_count: Floats, above: float, trusted: int) -> Law:
     """Return the law of the cells of a range: as fitted up to ``trusted``, unbiased beyond."""
     extended = np.concatenate([per_count, np.zeros(per_count.size - 1)])
     head = cell_law(extended, part.share / part.noisy.cells, above)
@@ -241,7 +239,7 @@ def _assemble(
     return ItemLaw(support, items, fit, tail, tuple(used), load, notes)
 
 
-def _faithful(fit: ItemFit) -> Float:
+def _faithful(fit: ItemFit) -> Floats:
     """Move the fitted numbers at or above 8, 16, 32, … towards the unbiased ones, and scale each octave to fit.
 
     A smooth profile does not follow the items that happen to be there: its error at ``at_least(k)`` is about that of a
@@ -267,8 +265,8 @@ def _faithful(fit: ItemFit) -> Float:
 
 
 def _join(
-    per_count: Float, tail: Tail, grid: Grid, rough: list[tuple[int, int]]
-) -> tuple[Float, tuple[Int, Float]]:
+    per_count: Floats, tail: Tail, grid: Grid, rough: list[tuple[int, int]]
+) -> tuple[Floats, tuple[Int64, Floats]]:
     """Take the tail's counts in the octaves where the blocks do not fit, and above the grid."""
     head = np.where(per_count > 1e-6, per_count, 0.0)
     inside = tail.counts <= grid.top
@@ -306,7 +304,7 @@ def _misfit(likelihood: Likelihood, fit: ItemFit, start: int, stop: int) -> floa
     return (statistic - freedom) / math.sqrt(spread) if spread > 0 else 0.0
 
 
-def decompound(fit: Fit, noisy: NoisyProfile) -> tuple[Int, Float]:
+def decompound(fit: Fit, noisy: NoisyProfile) -> tuple[Int64, Floats]:
     """Return counts and item numbers from a reconstructed law of the cells by the plain logarithm (no levels).
 
     The number of items at or above each count is made non-increasing; total load up to PLAIN_LOAD.

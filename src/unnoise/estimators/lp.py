@@ -16,11 +16,11 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import linprog
 
 from .._circulant import as_norm, p_norm
+from ..arrays import Floats
 from ..errors import ConvergenceError, InputError
 from ..noisy import NoisyProfile
 from ._fit import Fit
@@ -104,11 +104,11 @@ def _solve(framed: Frame, p: float) -> Any:
     )
 
 
-def _sum_row(size: int, slack: int) -> NDArray[np.float64]:
+def _sum_row(size: int, slack: int) -> Floats:
     """Return the row of Σ r = 1."""
     return np.concatenate([np.ones(size), np.zeros(slack)])[None, :]
 
 
-def _ranges(size: int, slack: int) -> NDArray[np.float64]:
+def _ranges(size: int, slack: int) -> Floats:
     """Return 0 ≤ r ≤ 1 and slack ≥ 0."""
     return np.array([(0.0, 1.0)] * size + [(0.0, np.inf)] * slack)

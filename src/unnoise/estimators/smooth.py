@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Floats, Int64
 from ..errors import ConvergenceError
 from ..noisy import NoisyProfile
 from ._fit import Fit
@@ -30,8 +30,6 @@ from .banded import likelihood
 
 __all__ = ["Prepared", "assemble", "prepare", "smooth"]
 
-Floats = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 DENSE_LIMIT = 320
 """Most counts in the body for powers above 1."""

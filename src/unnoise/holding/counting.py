@@ -15,9 +15,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._sampler import open_stream
+from ..arrays import Int64
 from ..curve import TOP
 from ..errors import InputError
 from ..sketches.columns import is_column
@@ -205,7 +205,7 @@ def _limited(frame: pl.DataFrame, unit: Unit) -> pl.DataFrame:
     keys = [name for name in frame.columns if name.isdecimal()] if unit.persons == "items" else ["person"]
     who = frame[keys[0]] if len(keys) == 1 else frame.select(pl.struct(keys)).to_series()
     ids = who.rank("dense").to_numpy().astype(np.uint64)
-    counts: NDArray[np.int64] | None = frame["times"].to_numpy() if "times" in frame.columns else None
+    counts: Int64 | None = frame["times"].to_numpy() if "times" in frame.columns else None
     rows, kept = limit_contributions(np.arange(frame.height), counts, ids, unit.most, open_stream())
     left = frame.drop("times", strict=False)[rows]
     return left if kept is None else left.with_columns(times=pl.Series(kept))

@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._sampler import fill, open_stream
+from ..arrays import Int64
+from ..checks import check_integer
 from ..curve import TOP, NoisyCurve, Released, limited_blocks
 from ..errors import InputError, PrivacyError
 from ..noise import DiscreteLaplace, Exact, exact_positive
 
 __all__ = ["Exactly", "Unit", "block_sums", "release"]
 
-Int64 = NDArray[np.int64]
 
 HALF = 28
 """Bits of the lower half of a count's place in its block: sums of 2³³ halves still fit into 64 bits."""
@@ -45,8 +46,8 @@ class Unit:
     most: int | None = None
 
     def __post_init__(self) -> None:
-        if self.most is not None and (isinstance(self.most, bool) or not isinstance(self.most, int) or self.most < 1):
-            raise InputError(f"max_contributions must be an integer ≥ 1, got {self.most!r}")
+        if self.most is not None:
+            check_integer("max_contributions", self.most, 1)
         if self.persons in ("limited", "promised") and self.most is None:
             raise InputError("person needs max_contributions: how many occurrences of a person may count")
 

@@ -32,11 +32,12 @@ from functools import lru_cache
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import _sampler
-from .._circulant import Circulant, as_norm, check_count, fast_inversion, round_profile
+from .._circulant import Circulant, as_norm, fast_inversion, round_profile
 from .._thresholds import GeometricDigit
+from ..arrays import Floats, Int64
+from ..checks import check_integer
 from ..errors import InputError, PrivacyError, SealedError
 from ..noise import DiscreteLaplace, Exact, exact_positive
 from ..noisy import as_signed_integers
@@ -45,9 +46,6 @@ __all__ = ["NoisyResidueProfile", "NoisyResidues", "PanPrivateModular", "modular
 
 LARGEST_MODULUS = 1 << 18
 """Moduli beyond this are refused: their noise would drown every profile long before."""
-
-Int64 = NDArray[np.int64]
-Float64 = NDArray[np.float64]
 
 
 @lru_cache(maxsize=64)
@@ -65,7 +63,7 @@ def modular_noise(size: int, epsilon: Exact, modulus: int, stream: _sampler.Keys
     """
     exact = exact_positive("epsilon", epsilon)
     modulus = _modulus(modulus)
-    out = np.empty(check_count("size", size), dtype=np.int64)
+    out = np.empty(check_integer("size", size, 0), dtype=np.int64)
     stream = stream or _sampler.open_stream()
     if stream.silent:
         out[:] = 0
@@ -93,14 +91,14 @@ class NoisyResidueProfile:
     epsilon: Fraction
     fresh: bool
 
-    def residue_profile(self, index: int = 0, *, norm: Any = 2) -> Float64:
+    def residue_profile(self, index: int = 0, *, norm: Any = 2) -> Floats:
         """Return the reconstructed profile of the counts modulo the ``index``-th modulus."""
         modulus = self.moduli[index]
         channel = Circulant.modular(self.epsilon, modulus)
         r = fast_inversion(channel, self.tallies[index] / self.cells, slice(0, modulus), as_norm(norm))
         return round_profile(r)[0]
 
-    def profile(self, max_count: int | None = None, *, norm: Any = 2) -> Float64:
+    def profile(self, max_count: int | None = None, *, norm: Any = 2) -> Floats:
         """Return an estimate of f[0..n]: the smallest of the residue profiles at t mod p_i.
 
         With one modulus that is its residue profile. With several, every entry is an upper bound up to the noise and
@@ -111,7 +109,7 @@ class NoisyResidueProfile:
             if len(shares) > 1:
                 raise InputError("max_count is required with several primes: the residues do not bound the counts")
             return shares[0]
-        n = check_count("max_count", max_count)
+        n = check_integer("max_count", max_count, 0)
         if len(shares) == 1 and n >= self.moduli[0]:
             raise InputError(f"max_count must be ≤ {self.moduli[0] - 1}, the largest residue, got {n}")
         t = np.arange(n + 1)
@@ -131,7 +129,7 @@ class NoisyResidues:
         tallies = tuple(np.bincount(r, minlength=m) for r, m in zip(self.residues, self.moduli))
         return NoisyResidueProfile(self.residues[0].size, self.moduli, tallies, self.epsilon, fresh=False)
 
-    def profile(self, max_count: int | None = None, *, norm: Any = 2) -> Float64:
+    def profile(self, max_count: int | None = None, *, norm: Any = 2) -> Floats:
         """Return an estimate of the profile; see :meth:`NoisyResidueProfile.profile`."""
         return self.tally().profile(max_count, norm=norm)
 
@@ -161,11 +159,11 @@ class PanPrivateModular:
     def __init__(
         self, cells: int, *, epsilon: Exact, max_count: int | None = None, primes: Sequence[int] | None = None
     ) -> None:
-        self.cells = check_count("cells", cells, 1)
+        self.cells = check_integer("cells", cells, 1)
         if (max_count is None) == (primes is None):
             raise InputError("exactly one of max_count and primes must be given")
         if primes is None:
-            self.moduli: tuple[int, ...] = (_modulus(check_count("max_count", max_count, 1) + 1),)
+            self.moduli: tuple[int, ...] = (_modulus(check_integer("max_count", max_count, 1) + 1),)
         else:
             self.moduli = _primes(primes)
         self.epsilon = exact_positive("epsilon", epsilon)
@@ -244,7 +242,7 @@ class PanPrivateModular:
 
 def _modulus(value: Any) -> int:
     """Return a modulus between 2 and the largest allowed."""
-    m = check_count("modulus", value, 2)
+    m = check_integer("modulus", value, 2)
     if m > LARGEST_MODULUS:
         raise InputError(f"modulus must be ≤ {LARGEST_MODULUS:,}, got {m:,}; use several small primes instead")
     return m

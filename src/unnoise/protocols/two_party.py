@@ -37,10 +37,10 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import _sampler
 from .._circulant import Circulant, as_norm, fast_inversion, inverse_norm_bound, round_profile, window
+from ..arrays import Floats, Int64
 from ..errors import FormatError, InputError, SealedError
 from ..noise import DiscreteLaplace, Exact, exact_positive
 from ..noisy import as_signed_integers, tally
@@ -159,7 +159,7 @@ def two_party_inner_product(x: Any, y: Any, *, epsilon: Exact, norm: Any = 2) ->
 class _Party:
     """One party in a process of its own; frames of bytes go in and out through its pipes."""
 
-    def __init__(self, role: str, vector: NDArray[np.int64], epsilon: Fraction, norm: float) -> None:
+    def __init__(self, role: str, vector: Int64, epsilon: Fraction, norm: float) -> None:
         code = "from unnoise.protocols.two_party import _serve; _serve()"
         self.process = subprocess.Popen(
             [sys.executable, "-c", code, role, str(epsilon), str(norm)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -202,7 +202,7 @@ def _serve() -> None:
     _write(sink, str(alice.read(_read(source, "Bob"))).encode())
 
 
-def _reconstruct(noisy: NDArray[np.int64], epsilon: Fraction, norm: float) -> NDArray[np.float64]:
+def _reconstruct(noisy: Int64, epsilon: Fraction, norm: float) -> Floats:
     """Algorithms 2 and 3 for counts 0..4; never refuses, since a refusal would say something about y."""
     reach = window(noisy.size, epsilon, ETA)
     order = 4 + 2 * reach + 1
@@ -215,7 +215,7 @@ def _reconstruct(noisy: NDArray[np.int64], epsilon: Fraction, norm: float) -> ND
     return round_profile(r[inside])[0]
 
 
-def _signs(vector: Any, name: str) -> NDArray[np.int64]:
+def _signs(vector: Any, name: str) -> Int64:
     """Return a ±1 vector as int64, refusing anything else."""
     signs = as_signed_integers(vector, name)
     wrong = signs[np.abs(signs) != 1]
@@ -259,9 +259,11 @@ def _write(sink: Any, frame: bytes) -> None:
     sink.flush()
 
 
-def _read(source: Any, whose: str) -> bytes:
-    """Read one frame."""
+def _read(source: Any, whose: str, *, may_end: bool = False) -> bytes:
+    """Read one frame, which is empty where the source may end and does."""
     head = source.read(8)
+    if may_end and not head:
+        return b""
     if len(head) != 8:
         raise FormatError(f"{whose} ended before its message")
     (size,) = struct.unpack("<Q", head)

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Int64
 from ..errors import InputError
 from .scan import expand
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["freq_count_batches", "read_freq_count"]
 
-Int64 = NDArray[np.int64]
 CHUNK = 1 << 18
 
 

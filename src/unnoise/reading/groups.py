@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Int64
+from ..checks import check_unknown
 from ..errors import FormatError, IncompatibleError, InputError
 from ..noise import tidy
 from ..noisy import NoisyCounts
@@ -61,10 +62,8 @@ class GroupedSketch:
 
     def __init__(self, groups: Sequence[str], make: Callable[[], Sketch], *, unknown: str = "error") -> None:
         names = _checked_names(groups)
-        if unknown not in ("error", "drop"):
-            raise InputError(f"unknown must be 'error' or 'drop', got {unknown!r}")
         self._sketches = {name: make() for name in names}
-        self._unknown = unknown
+        self._unknown = check_unknown(unknown)
         self._require_alike()
 
     @classmethod
@@ -181,7 +180,7 @@ class GroupedSketch:
                     None if batch.persons is None else batch.persons[rows],
                 )
 
-    def _codes(self, column: Any) -> NDArray[np.int64]:
+    def _codes(self, column: Any) -> Int64:
         """Return the number of each row's group, −1 for one that was not declared."""
         import polars as pl
 

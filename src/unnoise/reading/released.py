@@ -12,8 +12,8 @@ import os
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Int64
 from ..errors import InputError
 from ..noisy import as_signed_integers
 from .source import Wanted, open_source
@@ -36,7 +36,7 @@ def read_noisy_counts(
     format: str | None = None,
     header: bool = True,
     stream: BinaryIO | None = None,
-) -> NDArray[np.int64]:
+) -> Int64:
     """Return the noisy counts in a file: ``.npy``, or a column of CSV, TSV, NDJSON, Parquet, Arrow or lines.
 
     ``column`` may be left out where only one column holds numbers.
@@ -81,7 +81,7 @@ def _typed(paths: Any, column: str) -> list[_Column]:
     return found
 
 
-def _from_npy(name: str) -> NDArray[np.int64]:
+def _from_npy(name: str) -> Int64:
     try:
         array = np.load(name, allow_pickle=False)
     except (ValueError, EOFError) as error:
@@ -112,7 +112,7 @@ def _looks_numeric(series: pl.Series) -> bool:
     return series.dtype == pl.String and not series.cast(pl.Float64, strict=False).is_null().any()
 
 
-def _integers(series: pl.Series, name: str, column: str, done: int) -> NDArray[np.int64]:
+def _integers(series: pl.Series, name: str, column: str, done: int) -> Int64:
     import polars as pl
 
     if series.dtype.is_float():

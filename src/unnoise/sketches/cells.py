@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._sampler import Keystream, fill
+from ..arrays import Int64
 from ..errors import InputError
 from ..noise import DiscreteLaplace
 
@@ -32,7 +32,6 @@ SPAN = 1 << 22
 
 LIMIT = (1 << 63) - 1
 OVERFLOW = "counts must stay within 64 bits: a cell would overflow, so nothing was changed"
-Int64 = NDArray[np.int64]
 
 
 def noisy_cells(size: int, noise: DiscreteLaplace, stream: Keystream) -> tuple[Int64, int]:

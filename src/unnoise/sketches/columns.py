@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Int64
 from ..errors import InputError
 from .hashing import as_series
 
 __all__ = ["Raw", "from_any", "is_column"]
-
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +130,7 @@ def _from_tuples(values: list[Any], name: str) -> list[Raw]:
     return [piece[0] for piece in pieces]
 
 
-def _integers(values: list[Any], name: str) -> NDArray[np.int64]:
+def _integers(values: list[Any], name: str) -> Int64:
     try:
         return np.array([0 if value is None else value for value in values], dtype=np.int64)
     except OverflowError:

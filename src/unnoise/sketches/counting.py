@@ -18,9 +18,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._sampler import Keystream
+from ..arrays import Int64
 from ..errors import InputError
 from ..layout import Layout
 from .domain import OUTSIDE, SKIPPED, Finder
@@ -30,7 +30,6 @@ from .persons import limit_contributions
 
 __all__ = ["Ahead", "Located", "count_hashed", "join", "limited", "locate", "scatter_add"]
 
-Int64 = NDArray[np.int64]
 Product = Callable[..., Any]
 
 

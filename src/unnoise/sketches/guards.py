@@ -9,10 +9,10 @@ from fractions import Fraction
 from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._sampler import _system_stream as system_stream
 from .._sampler import open_stream
+from ..arrays import Int64
 from ..errors import IncompatibleError, InputError, PrivacyError, SealedError
 from ..layout import Account, Layout
 from ..noise import DiscreteLaplace, tidy
@@ -20,8 +20,6 @@ from .cells import LIMIT, add_cells, add_noise, largest, sum_of
 from .domain import Domain, Finder
 
 __all__ = ["Guarded", "new_identity"]
-
-Int64 = NDArray[np.int64]
 
 
 def new_identity() -> bytes:

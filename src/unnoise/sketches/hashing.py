@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Int64
 from ..errors import InputError
 from ..layout import Layout
 
@@ -262,7 +263,7 @@ def _chunk(column: Column, start: int, stop: int) -> tuple[UInt64, bool]:
     return string_keys(column.slice(start, stop - start)), True
 
 
-def level_of(hashes: UInt64, levels: int) -> NDArray[np.int64]:
+def level_of(hashes: UInt64, levels: int) -> Int64:
     """Return min(number of leading zero bits, levels − 1), for at most 54 levels.
 
     >>> level_of(np.array([1 << 63, 1 << 62, 5, 0], dtype=np.uint64), 16).tolist()
@@ -273,7 +274,7 @@ def level_of(hashes: UInt64, levels: int) -> NDArray[np.int64]:
     return np.asarray(np.minimum(1075 - exponent, levels - 1))
 
 
-def cells_of(hashes: UInt64, layout: Layout, *, in_place: bool = False) -> NDArray[np.int64]:
+def cells_of(hashes: UInt64, layout: Layout, *, in_place: bool = False) -> Int64:
     """Return the cell of each hash in a hashed sketch; ``in_place`` takes the memory of the hashes for it.
 
     >>> layout = Layout(kind="hashed", cells=8, levels=2, hash_seed=0)

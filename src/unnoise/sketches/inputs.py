@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Int64
 from ..errors import InputError
 from .columns import Raw, from_any, is_column
 from .hashing import UInt64, hash_columns
@@ -36,7 +37,7 @@ class Batch:
 
     columns: tuple[Any, ...]
     types: tuple[str, ...] | None
-    counts: NDArray[np.int64] | None = None
+    counts: Int64 | None = None
     persons: UInt64 | None = None
 
     @property
@@ -219,7 +220,7 @@ def clean(raw: list[Raw], counts: list[Raw], person: list[Raw]) -> Batch:
     )
 
 
-def _checked_counts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def _checked_counts(counts: Int64) -> Int64:
     if counts.size and counts.min() == np.iinfo(np.int64).min:
         raise InputError("counts must be above −2^63")
     return counts

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._sampler import Keystream
+from ..arrays import Int64
 from ..errors import InputError
 from .hashing import UInt64
 
@@ -18,8 +19,6 @@ __all__ = ["limit_contributions"]
 
 MOST = 1 << 28
 """Occurrences of persons above the limit that are told apart in memory at once."""
-
-Int64 = NDArray[np.int64]
 
 
 def limit_contributions(

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from ..answers.profile import Profile
-    from ..answers.reconstruct import Method
     from ..sketches.sketch import Sketch
 
 __all__ = ["noisy_profile", "profile", "sketch"]
@@ -53,7 +52,7 @@ def profile(
     person: str | Column | None = None,
     max_contributions: int | None = None,
     unknown: str = "error",
-    method: Method = "auto",
+    method: str = "auto",
 ) -> Profile | dict[Any, Profile]:
     """Return the profile of the items in a DataFrame: how many of them occur exactly t times, for every t.
 

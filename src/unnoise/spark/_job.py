@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Int64
 from ..errors import InputError, UnnoiseError
 from ..noisy import combine
 from . import _tasks
@@ -32,8 +32,6 @@ counts above its noise.
 
 MANY_TASKS = 512
 """As many tasks as this may have fewer ranges each, if the session has as many shuffle partitions."""
-
-Int64 = NDArray[np.int64]
 
 
 def count_cells(rows: DataFrame) -> DataFrame:

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._sampler import Keystream, fill
+from ..arrays import Int64
 from ..noise import DiscreteLaplace
 from ..noisy import combine, tally
 from ..sketches.hashing import hash_words
@@ -38,7 +39,6 @@ UNKNOWN = -1
 TALLY_SCHEMA = "part bigint, value bigint, tally bigint"
 COUNTS_SCHEMA = "part bigint, start bigint, counts binary"
 
-Int64 = NDArray[np.int64]
 Batches = Iterator[Any]
 
 

@@ -22,8 +22,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Int64
 from ...errors import FormatError
 from ...layout import Account, Layout, guarantee
 from ...noise import DiscreteLaplace
@@ -57,7 +57,7 @@ class Stored:
     identities : the random identities (16 bytes each) of the noise vectors added up in the cells
     """
 
-    cells: NDArray[np.int64]
+    cells: Int64
     noise: DiscreteLaplace
     layout: Layout
     account: Account
@@ -87,7 +87,7 @@ def parameters_of(stored: Stored) -> bytes:
     return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def digest_of(parameters: bytes, cells: NDArray[np.int64]) -> str:
+def digest_of(parameters: bytes, cells: Int64) -> str:
     """Return SHA-256 over the parameters and the SHA-256 of every run of cells (little-endian int64)."""
     return digest_of_runs(parameters, each_run(cells.size, lambda run: hashlib.sha256(raw_bytes(cells[run])).digest()))
 
@@ -105,7 +105,7 @@ def each_run(cells: int, work: Callable[[slice], bytes]) -> list[bytes]:
     return on_all_processors(work, runs)
 
 
-def raw_bytes(cells: NDArray[np.int64]) -> memoryview:
+def raw_bytes(cells: Int64) -> memoryview:
     """Return the cells as little-endian bytes."""
     return np.ascontiguousarray(cells, dtype="<i8").view(np.uint8).data
 

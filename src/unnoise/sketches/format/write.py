@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..._sampler import _system_stream as system_stream
+from ...arrays import Int64
 from ..cells import add_up
 from .read import COLUMN, VERSION, Stored, digest_of_runs, each_run, parameters_of, raw_bytes
 
@@ -24,8 +24,6 @@ __all__ = ["require_writable", "write_sketch"]
 
 PIECE = 1 << 18
 """Cells added up, digested and written at a time: they stay in the cache of one processor."""
-
-Int64 = NDArray[np.int64]
 
 
 def require_writable(path: str | os.PathLike[str]) -> None:
