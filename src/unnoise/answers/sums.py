@@ -12,8 +12,9 @@ For a sampled sketch (each item of the domain has a cell with probability r) the
 and the variance of sampling m cells without replacement, (1 − m/items)·m·s²_g, is added, with s²_g the unbiased
 estimate of the variance of g over the items. A sample without its largest items has too small a sum *and* too small a
 variance, so limits for a skewed g reach further up than down: those of Hall's [2]_ cubic transformation, with γ the
-skewness (1 − r)·Σ(g − ḡ)³/V^1.5 that estimate and variance share, times ``UNSEEN`` for the items not sampled. No interval can allow for a giant that the sample missed, so a sum of
-skewness above ``SKEWED``, of which one item carries a tenth, comes with a warning.
+skewness (1 − r)·Σ(g − ḡ)³/V^1.5 that estimate and variance share, times ``UNSEEN`` for the items not sampled. No interval
+can allow for a giant that the sample missed, so a sum of skewness above ``SKEWED``, of which one item carries a tenth,
+comes with a warning.
 
 Entropy is H = log T − S/T with T = Σ h and S = Σ h·log h, so its error is, to first order, that of the functional
 g(h) = h·(1/T + S/T²) − h·log h/T.
@@ -96,14 +97,15 @@ def sum_limits(
     skewness = UNSEEN * third / whole**1.5 if third > 0 else 0.0
     _warn_of_giants(noisy, g, whole, skewness)
     z = float(special.ndtri((1 + level) / 2))
-    up = -unskewed(-z, skewness) / z  # what the sample has seen is no reason to reach less far down
+    # Beyond SKEWED the transformation turns back; and what was sampled is no reason to reach less far down.
+    up = -unskewed(-z, min(skewness, SKEWED)) / z
     return scale * total, stderr, scale * total - margin, scale * total + margin * max(up, 1.0)
 
 
 def _sampling_cumulants(
     noisy: NoisyProfile, g: Function, total: float, items: int, max_count: int | None
 ) -> tuple[float, float]:
-    """Variance (1 − r)·m·s²_g of a sampled sum and its covariance with that, (1 − r)·Σ(g − ḡ)³; 0 if all have a cell."""
+    """Variance (1 − r)·m·s²_g of a sampled sum, its covariance with that, (1 − r)·Σ(g − ḡ)³; 0 if all have a cell."""
     m = noisy.cells
     if items <= m:
         return 0.0, 0.0
@@ -120,7 +122,7 @@ def unskewed(x: float, skewness: float) -> float:
     """Inverse of Hall's transformation T + γ·T²/3 + γ²·T³/27 + γ/6: the quantile of T where a normal one has x.
 
     >>> round(unskewed(1.96, 1e-9), 6), round(-unskewed(-1.96, 0.5), 2), round(unskewed(1.96, 0.5), 2)
-    (1.96, 4.47, 1.45)
+    (1.96, 7.67, 1.48)
     """
     if skewness < 1e-6:
         return x
