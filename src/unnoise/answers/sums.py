@@ -13,8 +13,8 @@ and the variance of sampling m cells without replacement, (1 − m/items)·m·s�
 estimate of the variance of g over the items. A sample without its largest items has too small a sum *and* too small a
 variance, so limits for a skewed g reach further up than down: those of Hall's [2]_ cubic transformation, with γ the
 skewness (1 − r)·Σ(g − ḡ)³/V^1.5 that estimate and variance share, times ``UNSEEN`` for the items not sampled. No
-interval can allow for a giant that the sample missed, so a sum of skewness above ``SKEWED``, of which one item carries a tenth,
-comes with a warning.
+interval can allow for a giant that the sample missed, so a sum of skewness above ``SKEWED``, of which one item
+carries a tenth, comes with a warning.
 
 Entropy is H = log T − S/T with T = Σ h and S = Σ h·log h, so its error is, to first order, that of the functional
 g(h) = h·(1/T + S/T²) − h·log h/T.
