@@ -29,6 +29,13 @@ MEASURED_LEVELS = 16
 """Number of levels for ``levels=True``: the measured choice when the number of items is unknown (docs/items.md)."""
 
 
+MOST_SAMPLED = 1 << 32
+"""Most items of a domain that is sampled: each one is hashed."""
+
+MOST_COUNTED = 1 << 32
+"""Most contributions of a person, and most ingestion calls."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Layout:
     """What the cells of a sketch stand for.
@@ -67,6 +74,12 @@ class Layout:
                 _require_integer(name, getattr(self, name), low)
         if self.hash_seed is not None and self.hash_seed >= 1 << 64:
             raise InputError(f"hash_seed must be below 2^64, got {self.hash_seed}")
+        if self.levels > MOST_LEVELS:
+            raise InputError(f"levels must be at most {MOST_LEVELS}, got {self.levels}")
+        if self.max_contributions is not None and self.max_contributions > MOST_COUNTED:
+            raise InputError(f"max_contributions must be at most {MOST_COUNTED:,}, got {self.max_contributions}")
+        if self.kind == "sampled" and self.domain is not None and self.domain > MOST_SAMPLED:
+            raise InputError(f"a domain to be sampled must have at most {MOST_SAMPLED:,} items, got {self.domain}")
         if self.rate is not None and not 0 < self.rate <= 1:
             raise InputError(f"rate must be above 0 and at most 1, got {self.rate}")
         if self.item_types is not None and (not self.item_types or set(self.item_types) - set(ITEM_TYPES)):
@@ -117,6 +130,8 @@ class Account:
     def __post_init__(self) -> None:
         _require_integer("calls", self.calls, 0)
         _require_integer("promised", self.promised, 0)
+        if self.calls > MOST_COUNTED:
+            raise InputError(f"calls must be at most {MOST_COUNTED:,}, got {self.calls}")
         if self.promised > self.calls:
             raise InputError(f"promised must be at most calls={self.calls}, got {self.promised}")
 
