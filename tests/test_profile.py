@@ -74,6 +74,17 @@ def test_an_estimate_without_its_data_keeps_its_level():
         e.at(1.5)
 
 
+def test_an_estimate_says_of_which_kind_it_is_and_exports_it():
+    e = Estimate(1.0, 1.0, 0.0, 2.0, kind="model", data_share=0.25, marked=True)
+    assert (e.to_dict()["kind"], e.to_dict()["data_share"], e.to_dict()["marked"]) == ("model", 0.25, True)
+    assert "too noisy to tell" in repr(e)
+    assert "too noisy to tell" not in repr(Estimate(1.0, 1.0, 0.0, 2.0))
+    with pytest.raises(InputError, match="kind must be one of robust, model, got 'magic'"):
+        Estimate(1.0, 1.0, 0.0, 2.0, kind="magic")
+    with pytest.raises(InputError, match="data_share must be between 0 and 1"):
+        Estimate(1.0, 1.0, 0.0, 2.0, data_share=1.5)
+
+
 # ------------------------------------------------------------------------------------------------ values
 
 

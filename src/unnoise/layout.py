@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any, Literal
 
+from .checks import check_integer, is_integer
 from .errors import IncompatibleError, InputError
 from .noise import DiscreteLaplace, tidy
 
@@ -34,6 +35,14 @@ MOST_SAMPLED = 1 << 32
 
 MOST_COUNTED = 1 << 32
 """Most contributions of a person, and most ingestion calls."""
+
+MOST_COLUMNS = 256
+
+NUMBERS = (
+    ("cells", 1, None), ("levels", 1, MOST_LEVELS), ("domain", 1, None), ("hash_seed", 0, None),
+    ("max_contributions", 1, MOST_COUNTED),
+)  # fmt: skip
+"""The numbers of a layout, with the least and the most that each may be; the last three may be missing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,23 +76,19 @@ class Layout:
     def __post_init__(self) -> None:
         if self.kind not in ("known", "hashed", "sampled"):
             raise InputError(f"kind must be 'known', 'hashed' or 'sampled', got {self.kind!r}")
-        _require_integer("cells", self.cells, 1)
-        _require_integer("levels", self.levels, 1)
-        for name, low in (("domain", 1), ("hash_seed", 0), ("max_contributions", 1)):
-            if getattr(self, name) is not None:
-                _require_integer(name, getattr(self, name), low)
+        for name, low, high in NUMBERS:
+            if getattr(self, name) is not None or name in ("cells", "levels"):
+                object.__setattr__(self, name, check_integer(name, getattr(self, name), low, high))
         if self.hash_seed is not None and self.hash_seed >= 1 << 64:
             raise InputError(f"hash_seed must be below 2^64, got {self.hash_seed}")
-        if self.levels > MOST_LEVELS:
-            raise InputError(f"levels must be at most {MOST_LEVELS}, got {self.levels}")
-        if self.max_contributions is not None and self.max_contributions > MOST_COUNTED:
-            raise InputError(f"max_contributions must be at most {MOST_COUNTED:,}, got {self.max_contributions}")
         if self.kind == "sampled" and self.domain is not None and self.domain > MOST_SAMPLED:
             raise InputError(f"a domain to be sampled must have at most {MOST_SAMPLED:,} items, got {self.domain}")
         if self.rate is not None and not 0 < self.rate <= 1:
             raise InputError(f"rate must be above 0 and at most 1, got {self.rate}")
         if self.item_types is not None and (not self.item_types or set(self.item_types) - set(ITEM_TYPES)):
             raise InputError(f"item_types must each be 'int' or 'str', got {self.item_types!r}")
+        if self.item_types is not None and len(self.item_types) > MOST_COLUMNS:
+            raise InputError(f"item_types must be of at most {MOST_COLUMNS} columns, got {len(self.item_types)}")
 
     def require_equal(self, other: Layout) -> None:
         """Raise :class:`IncompatibleError`, naming the field and both values, unless the layouts agree."""
@@ -99,21 +104,15 @@ def hashed_layout(cells: int, levels: int | bool | None, **public: Any) -> Layou
     >>> hashed_layout(2**20, True, hash_seed=0).levels, hashed_layout(2**10, 3, hash_seed=0).cells
     (16, 768)
     """
-    if isinstance(cells, bool) or not isinstance(cells, int) or cells < 1 or cells & (cells - 1):
+    if not is_integer(cells) or cells < 1 or cells & (cells - 1):
         raise InputError(f"cells must be a power of two, got {cells!r}")
     most = min(cells, MOST_LEVELS)
     count = min(MEASURED_LEVELS, most) if levels is True else 1 if levels is None else levels
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= most:
-        raise InputError(f"levels must be an integer between 1 and {most}, got {levels!r}")
+    cells, count = int(cells), check_integer("levels", count, 1, most)
     size = 1 << ((cells // count).bit_length() - 1)
     if count - 1 + size.bit_length() - 1 > 64:
         raise InputError(f"levels and cells must need at most 64 bits of hash, got {levels} and {cells}")
     return Layout(kind="hashed", cells=size * count, levels=count, **public)
-
-
-def _require_integer(name: str, value: object, low: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < low:
-        raise InputError(f"{name} must be an integer ≥ {low}, got {value!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,10 +127,8 @@ class Account:
     promised: int = 0
 
     def __post_init__(self) -> None:
-        _require_integer("calls", self.calls, 0)
-        _require_integer("promised", self.promised, 0)
-        if self.calls > MOST_COUNTED:
-            raise InputError(f"calls must be at most {MOST_COUNTED:,}, got {self.calls}")
+        check_integer("calls", self.calls, 0, MOST_COUNTED)
+        check_integer("promised", self.promised, 0, MOST_COUNTED)
         if self.promised > self.calls:
             raise InputError(f"promised must be at most calls={self.calls}, got {self.promised}")
 

@@ -14,21 +14,16 @@ from typing import Any, SupportsFloat
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import check_share
 from ..errors import InputError
 
-__all__ = ["Estimate", "check_level"]
+__all__ = ["KINDS", "TOO_NOISY", "Estimate", "number"]
 
+KINDS = ("robust", "model")
+"""Kinds of interval."""
 
-def check_level(level: float) -> float:
-    """Return ``level`` if it is a confidence level.
-
-    >>> check_level(0.9)
-    0.9
-    """
-    level = float(level)
-    if not 0 < level < 1:
-        raise InputError(f"level must be between 0 and 1, got {level}")
-    return level
+TOO_NOISY = "too noisy to tell"
+"""What a marked answer says of itself, in every surface."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -45,6 +40,13 @@ class Estimate:
         Ends of the interval; ``low <= value <= high``.
     level : float
         Share of repetitions in which such an interval contains the truth of this data set.
+    kind : str
+        Where the interval comes from: "robust" (unbiased functionals, no assumption on the profile) or "model"
+        (posterior of the averaged models: narrower, right where the profile is as smooth as the models say).
+    data_share : float
+        How much of the answer is data and how much is model, from 1 (all data) to 0 (all prior).
+    marked : bool
+        Whether the data say next to nothing here: "too noisy to tell".
 
     Examples
     --------
@@ -52,7 +54,9 @@ class Estimate:
     >>> e + 1, 2 * e, e > 9, f"{e:.1f}", 12 in e
     (11.0, 20.0, True, '10.0', True)
     >>> e
-    Estimate(10, stderr 2, 95 % interval 6 to 14)
+    Estimate(10, stderr 2, 95 % robust interval 6 to 14)
+    >>> Estimate(10.0, 9.0, 0.0, 30.0, kind="model", data_share=0.1, marked=True)
+    Estimate(10, stderr 9, 95 % model interval 0 to 30, too noisy to tell)
     """
 
     value: float
@@ -61,10 +65,19 @@ class Estimate:
     high: float
     level: float = 0.95
     recompute: Callable[[float], Estimate] | None = field(default=None, repr=False)
+    kind: str = "robust"
+    data_share: float = 1.0
+    marked: bool = False
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise InputError(f"kind must be one of {', '.join(KINDS)}, got {self.kind!r}")
+        if not 0 <= self.data_share <= 1:
+            raise InputError(f"data_share must be between 0 and 1, got {self.data_share}")
 
     def at(self, level: float) -> Estimate:
         """Return the same answer with its interval at another level."""
-        level = check_level(level)
+        level = check_share("level", level)
         if level == self.level:
             return self
         if self.recompute is None:
@@ -173,12 +186,14 @@ class Estimate:
         percent = f"{100 * self.level:g}"
         return (
             f"Estimate({number(self.value)}, stderr {number(self.stderr)}, "
-            f"{percent} % interval {number(self.low)} to {number(self.high)})"
+            f"{percent} % {self.kind} interval {number(self.low)} to {number(self.high)}"
+            f"{', ' + TOO_NOISY if self.marked else ''})"
         )
 
-    def to_dict(self) -> dict[str, float]:
-        """Return value, stderr, low, high and level as a dict of floats."""
-        return {name: getattr(self, name) for name in ("value", "stderr", "low", "high", "level")}
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but the way to another level as plain Python."""
+        names = ("value", "stderr", "low", "high", "level", "kind", "data_share", "marked")
+        return {name: getattr(self, name) for name in names}
 
 
 def _plain(other: Any) -> Any:

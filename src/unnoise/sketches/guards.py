@@ -63,7 +63,8 @@ class Guarded:
         self._pid = os.getpid()
         self._layout, self._noise, self._account, self._identities = layout, noise, account, identities
         self._labels = labels
-        self._held, self._bound, self._fresh, self._label = cells, bound, fresh, label
+        self._held: Int64 | FileCells = cells
+        self._bound, self._fresh, self._label = bound, fresh, label
         self._domain, self._finder, self._unknown = domain, finder, unknown
         self._state = "open" if fresh else "sealed"
         self._shared, self._others = shared, others
@@ -72,7 +73,8 @@ class Guarded:
         """Return what makes an equal sketch; only for one that replaces this one."""
         return {
             "layout": self._layout, "noise": self._noise, "account": self._account, "identities": self._identities,
-            "labels": self._labels, "cells": self._held, "bound": self._bound, "fresh": self._fresh, "label": self._label,
+            "labels": self._labels, "cells": self._held, "bound": self._bound, "fresh": self._fresh,
+            "label": self._label,
             "domain": self._domain, "finder": self._finder, "unknown": self._unknown, "shared": self._shared,
             "others": self._others,
         }  # fmt: skip
@@ -88,8 +90,7 @@ class Guarded:
 
     @_cells.setter
     def _cells(self, cells: Int64) -> None:
-        self._held: Int64 | FileCells = cells
-        self._others = ()
+        self._held, self._others = cells, ()
 
     # ── which state, which process ────────────────────────────────────────────────────────────────────────────
 

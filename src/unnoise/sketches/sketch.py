@@ -15,21 +15,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
 from .._sampler import open_stream
+from ..checks import check_integer, check_unknown
 from ..errors import IncompatibleError, InputError
-from ..labels import Labels, as_labels, today
+from ..labels import Labels
 from ..layout import Account, Layout, guarantee, hashed_layout
 from ..noise import DiscreteLaplace, Exact, exact_positive, tidy
 from ..noisy import NoisyCounts
 from .cells import noisy_cells
 from .domain import Domain, finder_for, read_domain, sampled_cells
-from .format.parameters import Stored, unit_of
+from .format.parameters import Stored, fresh_labels
 from .format.read import read_sketch
 from .format.write import require_storable, require_writable, write_sketch
 from .guards import new_identity
@@ -108,9 +106,8 @@ begin_epoch() first, which draws fresh noise
         labels : what to say about it, see :class:`Labels`; they go into its files
         """
         layout = hashed_layout(
-            int(cells) if _is_integer(cells) else cells,
-            int(levels) if levels is not None and _is_integer(levels) else levels,
-            hash_seed=_seed(hash_seed),
+            cells, levels,
+            hash_seed=check_integer("hash_seed", hash_seed),
             item_types=None if item_types is None else tuple(item_types),
             max_contributions=max_contributions,
             pan_private=pan_private,
@@ -156,13 +153,14 @@ begin_epoch() first, which draws fresh noise
     ) -> Sketch:
         """Return a sketch with cells for those items of a declared domain whose hash falls below ``rate``."""
         declared, share = read_domain(domain), exact_positive("rate", rate)
+        hash_seed = check_integer("hash_seed", hash_seed)
         if share > 1:
             raise InputError(f"rate must be at most 1, got {rate}")
-        sample = sampled_cells(declared, share, _seed(hash_seed))
+        sample = sampled_cells(declared, share, hash_seed)
         if sample.size == 0:
             raise InputError(f"rate must be high enough to sample an item of {declared.size}, got {rate}")
         layout = Layout(
-            kind="sampled", cells=int(sample.size), domain=declared.size, rate=share, hash_seed=_seed(hash_seed),
+            kind="sampled", cells=int(sample.size), domain=declared.size, rate=share, hash_seed=hash_seed,
             item_types=declared.types, fingerprint=declared.fingerprint,
             max_contributions=max_contributions, pan_private=pan_private,
         )  # fmt: skip
@@ -179,19 +177,18 @@ begin_epoch() first, which draws fresh noise
         unknown: str = "error",
     ) -> Sketch:
         """Draw the noise: it goes in before the first item."""
-        if unknown not in ("error", "drop"):
-            raise InputError(f"unknown must be 'error' or 'drop', got {unknown!r}")
+        check_unknown(unknown)
         if not isinstance(layout.pan_private, bool):
             raise InputError(f"pan_private must be True or False, got {layout.pan_private!r}")
         per_occurrence = exact_positive("epsilon", epsilon) / (layout.max_contributions or 1)
         noise = DiscreteLaplace(per_occurrence, power)
-        said = _said(labels, layout)
+        said = fresh_labels(labels, layout)
         stream = open_stream()
         cells, bound = noisy_cells(layout.cells, noise, stream)
         return cls(
             _MAKE, layout=layout, noise=noise, account=Account(), identities=frozenset([new_identity()]), labels=said,
-            cells=cells, bound=bound, fresh=noise.power, label=stream.label, domain=domain, finder=finder_for(layout, domain),
-            unknown=unknown,
+            cells=cells, bound=bound, fresh=noise.power, label=stream.label, domain=domain,
+            finder=finder_for(layout, domain), unknown=unknown,
         )  # fmt: skip
 
     @classmethod
@@ -214,8 +211,8 @@ begin_epoch() first, which draws fresh noise
         """Return the sealed sketch of cells that are public already (files, engines that add the noise themselves)."""
         return cls(
             _MAKE, layout=stored.layout, noise=stored.noise, account=stored.account, identities=stored.identities,
-            labels=stored.labels, cells=stored.cells, bound=0, fresh=Fraction(0), label=None, domain=domain, finder=None, unknown=unknown,
-            shared=True,
+            labels=stored.labels, cells=stored.cells, bound=0, fresh=Fraction(0), label=None, domain=domain,
+            finder=None, unknown=unknown, shared=True,
         )  # fmt: skip
 
     # ── what it is ────────────────────────────────────────────────────────────────────────────────────────────
@@ -350,22 +347,3 @@ begin_epoch() first, which draws fresh noise
     def __radd__(self, other: object) -> Sketch:
         """Let ``sum(sketches)`` start from 0."""
         return self if other == 0 else NotImplemented
-
-
-def _said(labels: Labels | Mapping[str, Any] | None, layout: Layout) -> Labels:
-    """Return the labels of a new sketch: with its unit, and the day."""
-    given = as_labels(labels)
-    unit = given.unit or unit_of(layout)
-    if (unit == "occurrence") != (layout.max_contributions is None):
-        raise InputError(f"unit must be occurrence, or a name where max_contributions is given, got {unit!r}")
-    return replace(given, unit=unit, created=today())
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool | np.bool_)
-
-
-def _seed(value: object) -> int:
-    if not _is_integer(value):
-        raise InputError(f"hash_seed must be an integer, got {value!r}")
-    return int(value)  # type: ignore[call-overload, no-any-return]

@@ -1,0 +1,254 @@
+"""Merged sketches: what k noises leave of reach and frequency.
+
+Run ``python benchmarks/merge.py [--quick] [--only shapes,wfa] [--shape …] [--kind …] [--epsilon …] [--k …] [--runs N]
+[--bound] [--write]``.
+
+Only ``un.reconstruct`` is measured, on the sum of k sketches, whose law is simulated directly: exact cells plus noise
+of power k (``--check`` compares that with k sketches merged through the public API).
+
+*Shapes*: 100,000 items of a given law of counts, in 2¹⁷ cells: hashed, or as a known domain of 2¹⁷ items of which
+the others never occur. *wfa*: the scenarios of ``_wfa.py`` in 2¹⁷ hashed cells at ε = ln 3, sets united one after the
+other. ``--bound`` tells the estimator what is known of the counts there (a site counts a person at most 1 or 3 times).
+
+Columns: relative RMSE of distinct; mean shuffle distance (half the ℓ1 distance of the frequency histograms 1 … 10+);
+coverage of the 95 % interval of distinct; how many of its widths the worst miss was away; share of the runs marked as
+more model than data, and refused; seconds a fit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+from _report import IMAGES, machine, write_section
+from _wfa import FREQUENCY, MOST_FREQUENT, PUBLISHED, REACH, SETS, Scenario, histogram, shuffle_distance
+
+import unnoise as un
+from unnoise.layout import Layout
+
+CELLS = 1 << 17
+ITEMS = 100_000
+MERGED = (1, 2, 3, 5, 8, 13, 20, 31)
+EPSILONS = {"1/3": "1/3", "1/2": "1/2", "1": "1", "ln 3": math.log(3)}
+MERGED_QUICKLY = (1, 3, 8, 20)
+
+
+def _zipf(size: int, rng: np.random.Generator) -> np.ndarray:
+    weights = np.arange(1, 1001) ** -1.8
+    return 1 + np.searchsorted(np.cumsum(weights / weights.sum()), rng.random(size))
+
+
+SHAPES: dict[str, Callable[[int, np.random.Generator], np.ndarray]] = {
+    "Zipf 1.8": _zipf,
+    "gamma–Poisson": lambda size, rng: 1 + rng.poisson(rng.gamma(1.5, 2.0, size)),
+    "all ones": lambda size, rng: np.ones(size, dtype=np.int64),
+    "all twos": lambda size, rng: np.full(size, 2),
+    "bimodal": lambda size, rng: np.where(
+        rng.random(size) < 0.7, 1, np.rint(rng.normal(30, 4, size)).clip(1).astype(np.int64)),
+    "U-shaped": lambda size, rng: 1 + np.rint(19 * rng.beta(0.4, 0.4, size)).astype(np.int64),
+}
+
+
+def hashed_cells(frequencies: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    at = rng.integers(0, CELLS, frequencies.size)
+    return np.bincount(at, weights=frequencies, minlength=CELLS).astype(np.int64)
+
+
+def known_cells(frequencies: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    return np.concatenate([frequencies, np.zeros(CELLS - frequencies.size, dtype=np.int64)])
+
+
+def layout(kind: str) -> Layout:
+    if kind == "hashed":
+        return Layout(kind="hashed", cells=CELLS, hash_seed=0, item_types=("int",))
+    return Layout(kind="known", cells=CELLS, domain=CELLS)
+
+
+def merged(cells: np.ndarray, kind: str, epsilon: str | float, power: int) -> un.NoisyCounts:
+    """Cells with the noise of ``power`` merged sketches."""
+    noisy = cells + un.discrete_laplace(cells.size, epsilon, power=power)
+    return un.NoisyCounts(noisy, un.DiscreteLaplace(epsilon, power), layout(kind))
+
+
+def is_marked(profile: un.Profile) -> bool:
+    """Whether the answer says of itself that the noise hides it."""
+    return "too noisy" in str(profile)
+
+
+def measure(noisy: un.NoisyCounts, frequencies: np.ndarray, bound: int | None) -> dict[str, float]:
+    """Compare one answer with the truth; a refusal is a row of its own."""
+    start = time.perf_counter()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            profile = un.reconstruct(noisy, max_count=bound)
+            distinct = profile.distinct
+    except (un.OverloadError, un.ConvergenceError):
+        return {"refused": 1.0}
+    seconds = time.perf_counter() - start
+    counts = np.zeros(MOST_FREQUENT)
+    items = profile.mass * profile.items
+    np.add.at(counts, np.minimum(profile.support[profile.support > 0], MOST_FREQUENT) - 1, items[profile.support > 0])
+    truth, width = frequencies.size, max(distinct.high - distinct.low, 1e-9)
+    return {
+        "refused": 0.0, "error": distinct.value / truth - 1, "covered": float(truth in distinct),
+        "miss": max(distinct.low - truth, truth - distinct.high, 0.0) / width, "width": width / truth,
+        "shuffle": shuffle_distance(counts, histogram(frequencies)), "marked": float(is_marked(profile)),
+        "seconds": seconds,
+    }  # fmt: skip
+
+
+def summary(rows: list[dict[str, float]]) -> dict[str, float]:
+    answered = [row for row in rows if not row["refused"]]
+    whole = {"runs": len(rows), "refused": 1 - len(answered) / len(rows)}
+    if answered:
+        column = {name: np.array([row[name] for row in answered]) for name in answered[0]}
+        whole |= {name: float(column[name].mean()) for name in ("covered", "shuffle", "marked", "seconds", "width")}
+        whole |= {"rmse": float(np.sqrt(np.mean(column["error"] ** 2))), "bias": float(column["error"].mean()),
+                  "miss": float(column["miss"].max())}
+    return whole
+
+
+HEAD = (
+    "| data | kind | ε | k | RMSE of distinct | bias | mean width | shuffle distance | coverage | worst miss, widths "
+    "| marked / refused | seconds |\n|---|---|---|---|---|---|---|---|---|---|---|---|"
+)
+
+
+def line(name: str, kind: str, epsilon: str, k: int, found: dict[str, float]) -> str:
+    start = f"| {name} | {kind} | {epsilon} | {k} "
+    if "rmse" not in found:
+        return start + "| | | | | | | – / 100 % | |"
+    percent = {key: f"{100 * found[key]:.2f} %" for key in ("rmse", "bias", "width")}
+    return start + (
+        f"| {percent['rmse']} | {percent['bias']} | {percent['width']} | {found['shuffle']:.3f} "
+        f"| {100 * found['covered']:.0f} % | {found['miss']:.1f} | {100 * found['marked']:.0f} % / "
+        f"{100 * found['refused']:.0f} % | {found['seconds']:.2f} |"
+    )
+
+
+def shapes(options: argparse.Namespace) -> list[str]:
+    """Shapes × kind × ε × k."""
+    lines = [f"{ITEMS:,} items, 2¹⁷ cells, {options.runs} runs each.", "", HEAD]
+    for name in options.shape or SHAPES:
+        for kind in options.kind:
+            for epsilon in options.epsilon:
+                for k in options.k:
+                    rng = np.random.default_rng([17, k])
+                    rows = []
+                    for _ in range(options.runs):
+                        frequencies = SHAPES[name](ITEMS, rng)
+                        cells = (hashed_cells if kind == "hashed" else known_cells)(frequencies, rng)
+                        rows.append(measure(merged(cells, kind, EPSILONS[epsilon], k), frequencies, None))
+                    lines.append(line(name, kind, epsilon, k, summary(rows)))
+                    print(lines[-1], flush=True)
+    return lines
+
+
+def scenarios(options: argparse.Namespace) -> tuple[list[str], dict[str, dict[int, float]]]:
+    """The public scenarios, and the RMSE of reach by scenario and k for the plot."""
+    lines = [f"WFA's scenarios, ε = ln 3, 2¹⁷ cells, {options.runs} runs each.", "", HEAD]
+    errors: dict[str, dict[int, float]] = {}
+    for name in options.scenario or (*REACH, *FREQUENCY):
+        ks = [k for k in sorted({*options.k, SETS[name]}) if k <= SETS[name]]
+        rows: dict[int, list[dict[str, float]]] = {k: [] for k in ks}
+        rng = np.random.default_rng([19, (*REACH, *FREQUENCY).index(name)])
+        for _ in range(options.runs):
+            drawn = Scenario.draw(name, rng)
+            sites = drawn.cells(CELLS, rng)
+            for k in ks:
+                bound = k * (3 if name in FREQUENCY else 1) if options.bound else None
+                noisy = merged(sites[:k].sum(axis=0), "hashed", math.log(3), k)
+                rows[k].append(measure(noisy, drawn.frequencies(k), bound))
+        for k in ks:
+            found = summary(rows[k])
+            errors.setdefault(name, {})[k] = found.get("rmse", math.nan)
+            lines.append(line(name, "hashed", "ln 3", k, found))
+            print(lines[-1], flush=True)
+    return lines, errors
+
+
+def plot(errors: dict[str, dict[int, float]]) -> None:
+    """Error of reach against k; a tick on the 5 % line is where vector-of-counts stops."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7.5, 4.2), layout="constrained")
+    voc = dict(zip(REACH, PUBLISHED["vector of counts, 4096"]))
+    for name in (n for n in REACH if n in errors):
+        ks = sorted(errors[name])
+        (drawn,) = axes.plot(ks, [100 * errors[name][k] for k in ks], marker="o", ms=4, label=name)
+        axes.plot([voc[name]], [2.55], marker="v", ms=9, color=drawn.get_color(), ls="none")
+    axes.axhline(2.55, color="0.6", lw=0.8, ls=":")
+    axes.annotate("95 % of runs within 5 %;  ▼ where vector-of-counts stops (published)", (1, 2.55), (0, 3),
+                  textcoords="offset points", fontsize=8, color="0.35")
+    axes.set(xscale="log", yscale="log", xlabel="sites merged (ε = ln 3 each, 2¹⁷ cells)", ylabel="RMSE of reach, %")
+    axes.set_xticks([1, 2, 3, 5, 8, 13, 20], ["1", "2", "3", "5", "8", "13", "20"], minor=False)
+    axes.minorticks_off()
+    axes.legend(fontsize=8, frameon=False)
+    figure.savefig(IMAGES / "merge.svg", metadata={"Date": None})
+
+
+def check_law(runs: int) -> str:
+    """Compare k merged sketches with exact cells plus noise of power k: χ² of the noisy profiles."""
+    from scipy.stats import chi2_contingency
+
+    k, items = 5, np.arange(3000)
+    told = []
+    for power in (k, k + 1):  # the second is the control: another power must be told apart
+        one: list[np.ndarray] = []
+        two: list[np.ndarray] = []
+        for _ in range(runs):
+            sketches = [un.Sketch.known(1 << 14, epsilon=1) for _ in range(k)]
+            for sketch in sketches:
+                sketch.update(items)
+            one.append(sum(sketches[1:], sketches[0]).release().counts)
+            exact = np.zeros(1 << 14, dtype=np.int64)
+            exact[items] = k
+            two.append(exact + un.discrete_laplace(exact.size, 1, power=power))
+        values = [np.concatenate(part).clip(-8, 16) for part in (one, two)]
+        table = [np.bincount(v + 8, minlength=25) for v in values]
+        told.append(float(chi2_contingency(table).pvalue))
+    return f"k merged sketches against power k: p = {told[0]:.3f}; against power k + 1: p = {told[1]:.1e}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="3 runs, k = 1, 3, 8, 20, ε = 1")
+    parser.add_argument("--only", default="shapes,wfa")
+    parser.add_argument("--shape", nargs="*", choices=list(SHAPES))
+    parser.add_argument("--scenario", nargs="*", choices=[*REACH, *FREQUENCY])
+    parser.add_argument("--kind", nargs="*", default=["hashed", "known"], choices=["hashed", "known"])
+    parser.add_argument("--epsilon", nargs="*", choices=list(EPSILONS))
+    parser.add_argument("--k", nargs="*", type=int)
+    parser.add_argument("--runs", type=int)
+    parser.add_argument("--bound", action="store_true", help="tell the estimator the bound on counts")
+    parser.add_argument("--check", action="store_true", help="compare the simulated law with merged sketches")
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    options.runs = options.runs or (3 if options.quick else 100)
+    options.k = options.k or list(MERGED_QUICKLY if options.quick else MERGED)
+    options.epsilon = options.epsilon or (["1"] if options.quick else list(EPSILONS))
+    text = ["## Merged sketches", "", machine("numpy", "scipy"), ""]
+    if options.check:
+        text += [check_law(20), ""]
+        print(text[-2], flush=True)
+    if "wfa" in options.only:
+        lines, errors = scenarios(options)
+        text += [*lines, "", "![Error of reach against the number of sites](img/merge.svg)", ""]
+        if options.write:
+            plot(errors)
+    if "shapes" in options.only:
+        text += [*shapes(options), ""]
+    if options.write:
+        write_section("merge", "\n".join(text))
+
+
+if __name__ == "__main__":
+    main()

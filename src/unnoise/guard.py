@@ -1,0 +1,195 @@
+"""What everything secret obeys: one process, one thread at a time, no copies, no test noise, all or nothing.
+
+Two copies of one noise vector give away whatever differs between them, so an object that holds noise lives in one
+place: :class:`Guarded` refuses copy, deepcopy and pickle, and is dead in a forked child. A child is told from its
+parent by sixteen random bytes in a page that the kernel empties at a fork (``MADV_WIPEONFORK``), because the number of
+a process may be the same in another namespace; where there is no such page, by Python's hook at a fork and the number.
+
+**All or nothing.** While :func:`changing` lasts, the state counts as *broken*: it becomes so by one assignment before
+the first change and whole again by one after the last. Whatever ends the change early, a signal included,
+leaves it broken, and what is broken refuses everything, saying why.
+
+**Errors** that leave through :func:`quiet` carry no values of local variables: tools that collect errors send those
+along with the stack.
+"""
+
+from __future__ import annotations
+
+import functools
+import mmap
+import os
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, NoReturn, ParamSpec, SupportsIndex, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._sampler import _system_stream as system_stream
+from .errors import PrivacyError
+
+__all__ = ["Guarded", "changing", "frozen", "new_identity", "quiet", "this_process", "wipe"]
+
+WIPE_ON_FORK = 18
+"""Linux's MADV_WIPEONFORK, which Python does not name."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Array = TypeVar("Array", bound=NDArray[Any])
+
+
+def new_identity() -> bytes:
+    """Return 16 random bytes of the operating system, in tests as well: the name of a noise vector or a process."""
+    return system_stream().words(2).tobytes()
+
+
+def _emptied_at_fork() -> mmap.mmap | None:
+    """Return a page that a forked child finds empty; None where the system has none."""
+    if not hasattr(mmap, "MAP_ANONYMOUS"):
+        return None
+    page = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        page.madvise(WIPE_ON_FORK)
+    except (OSError, ValueError, AttributeError):
+        return None
+    return page
+
+
+_page = _emptied_at_fork()
+_name = b""
+
+
+def _take_name() -> None:
+    """Name this process, at the start and after a fork, when it has one thread."""
+    global _name
+    _name = new_identity()
+    if _page is not None:
+        _page[:16] = _name
+
+
+_take_name()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_take_name)
+
+
+def this_process() -> tuple[int, bytes]:
+    """Return what no other process has, forks in other namespaces included.
+
+    >>> this_process() == this_process()
+    True
+    """
+    if _page is not None and _page[:16] != _name:  # forked where Python did not notice
+        _take_name()
+    return os.getpid(), _name
+
+
+class Guarded:
+    """Something secret: it holds noise that has not left the process, or what the noise hides.
+
+    noun : what to call it in messages
+    label : None for noise of the operating system's entropy; else what is wrong with it
+    """
+
+    noun: ClassVar[str] = "sketch"
+
+    def __init__(self, label: str | None = None) -> None:
+        self._lock = threading.RLock()
+        self._home = this_process()
+        self._label = label
+        self._broken: str | None = None
+
+    def _require_here(self, action: str) -> None:
+        """Refuse in a fork, and whatever is broken."""
+        if self._home != this_process():
+            raise PrivacyError(
+                f"{action} needs the process that made the {self.noun} ({self._home[0]}), this is a fork of it "
+                f"({os.getpid()}): two processes must not go on from the same noise"
+            )
+        if self._broken is not None:
+            raise PrivacyError(
+                f"{action} needs a whole {self.noun}, this one is broken: {self._broken}, so it holds a part of what "
+                f"was given, which must not leave and must not be counted twice; make a new one and begin again"
+            )
+
+    def _require_private(self) -> None:
+        """Refuse to let test noise leave."""
+        if self._label is not None:
+            raise PrivacyError(
+                f"a private {self.noun} needs noise from the operating system, this one's is {self._label}: it can be "
+                f"neither saved nor released (unnoise.testing.release gives the counts of a sketch)"
+            )
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        """Refuse copy, deepcopy and pickle, which all come here."""
+        raise PrivacyError(
+            f"a {self.noun} must not be copied or pickled: two copies of one noise would give away what differs "
+            f"between them; use save and load where there are such"
+        )
+
+
+@contextmanager
+def changing(secrets: Sequence[Guarded], what: str) -> Iterator[None]:
+    """Let all of them count as broken until the block has run to its end; ``what`` says what was interrupted."""
+    for secret in secrets:
+        secret._broken = f"{what} was interrupted"
+    yield
+    for secret in secrets:
+        secret._broken = None
+
+
+def frozen(array: Array) -> Array:
+    """Return the array as it may be released: read-only, and so is what it is a view of.
+
+    The memory is the same, so it must not change any more.
+
+    >>> frozen(np.arange(3)).flags.writeable = True
+    Traceback (most recent call last):
+    ...
+    ValueError: cannot set WRITEABLE flag to True of this array
+    """
+    array.flags.writeable = False
+    kept: Any = np.frombuffer(memoryview(cast(Any, array)).toreadonly(), dtype=array.dtype).reshape(array.shape)
+    return cast(Array, kept)
+
+
+def wipe(*scratch: NDArray[Any] | None) -> None:
+    """Overwrite memory that held data."""
+    for memory in scratch:
+        if memory is not None:
+            memory.fill(0)
+
+
+def quiet(call: Callable[P, R]) -> Callable[P, R]:
+    """Let errors leave without the values of local variables, which error trackers would collect.
+
+    Files and lines stay. The caller's own frames are the caller's.
+    """
+
+    @functools.wraps(call)
+    def shielded(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return call(*args, **kwargs)
+        except BaseException as error:
+            _forget_locals(error)
+            failure = error
+        del args, kwargs
+        try:
+            raise failure
+        finally:
+            del failure  # else frame and error would keep each other alive
+
+    return shielded
+
+
+def _forget_locals(error: BaseException) -> None:
+    """Clear the frames of an error and of those it came from."""
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        one = waiting.pop()
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            traceback.clear_frames(one.__traceback__)
+            waiting += [one.__cause__, one.__context__]
