@@ -200,6 +200,10 @@ def test_golden_file_of_version_2() -> None:
     assert stored.identities == older.identities
     assert older.labels == Labels(unit="person")
     assert stored.labels == golden_labels()
+    page = (GOLDEN.parent.parent / "docs" / "format.md").read_text()
+    for version in (1, 2):
+        schema = pa.ipc.open_file(str(GOLDEN / f"sketch-v{version}.arrow")).schema
+        assert schema.metadata[b"unnoise.digest"].decode() in page
 
 
 def test_golden_file_is_still_written_to_the_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
