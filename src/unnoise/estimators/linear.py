@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -231,7 +232,7 @@ def _first_entries(noisy: NoisyProfile) -> Floats:
     """f[t] for t < 2ρ, which are all the entries that values below ρ have a part in."""
     times, continuation = int(noisy.noise.power), Continuation.of(noisy.values, noisy.tally, noisy.noise)
     x = np.arange(continuation.low - times, 4 * times + 1)
-    table = np.stack([_straight(lambda c, t=t: c == t, x) for t in range(2 * times)], axis=1)
+    table = np.stack([_straight(partial(np.equal, t), x) for t in range(2 * times)], axis=1)
     w = _filter(table, second_difference_weight(noisy.noise), times).T
     head = continuation.top - continuation.low + 1
     w[:, :head] = continuation.least(w[:, :head])
