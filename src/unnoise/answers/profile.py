@@ -130,7 +130,7 @@ class Profile:
     noisy: NoisyProfile
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     max_count: int | None = None
-    notices: tuple[Notice, ...] = ()
+    notices: tuple[Notice, ...] = field(default=(), kw_only=True)
 
     @classmethod
     def from_fit(
@@ -139,7 +139,7 @@ class Profile:
     ) -> Profile:
         """Wrap what an estimator returned."""
         notes = {**fit.diagnostics, **(diagnostics or {})}
-        return cls(fit.support, fit.mass, fit.method, noisy, notes, max_count, fit.notices)
+        return cls(fit.support, fit.mass, fit.method, noisy, notes, max_count, notices=fit.notices)
 
     # ---------------------------------------------------------------- what the profile is
 

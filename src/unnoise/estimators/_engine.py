@@ -1,11 +1,11 @@
 """One engine for every sketch: walks of the log profile, weighed by evidence, averaged, with a posterior.
 
-A model says: the logarithm of the mass per count is a random walk (:mod:`._smooth_walk`) of order 2 or 3 in t, log(1 + t)
-or log t, of unknown stiffness λ, beside a few *atoms* (single counts with a vague mass of their own). Each model has
-a mode and an evidence (:mod:`._mode`). The search, in full:
+A model says: the logarithm of the mass per count is a random walk (:mod:`._smooth_walk`) of order 2 or 3 in t, log(1
++ t) or log t, of unknown stiffness λ, beside a few *atoms* (single counts with a vague mass of their own). Each model
+has a mode and an evidence (:mod:`._mode`). The search, in full:
 
-1. Every family is climbed both ways over the decades of λ, from a strength at which its walk spreads by ± 3 and from the
-   best mode so far, until PAST nats past its peak; after that it is given up if BEHIND nats behind the best.
+1. Every family is climbed both ways over the decades of λ, from a strength at which its walk spreads by ± 3 and from
+   the best mode so far, until PAST nats past its peak; after that it is given up if BEHIND nats behind the best.
 2. The steps of the best model that stand out (4 robust deviations) are set free, and its ladder climbed once more.
 3. The best mode is asked at every count t whether the cells want more mass there than it gives (:meth:`strain`). Where
    that exceeds STRAIN standard errors an atom is put, and 1. to 3. are repeated with it, at most ROUNDS times.
@@ -16,7 +16,7 @@ precision, the items that *are* there, given the cells, have mean M(θ̂), one E
 
     C = (D − J) + (D − J)·A⁻¹·(D − J):
 
-D − J is the missing information [1]_, the scatter of the items for given θ, and dM/dθ = D − J carries the doubt about θ.
+D − J is the missing information [1]_, the scatter of the items for given θ; dM/dθ = D − J carries the doubt about θ.
 Without a prior A = J and C = D·J⁻¹·D − D: the variance of the unbiased estimate less the Poisson one of the items.
 
 .. [1] T. A. Louis, "Finding the observed information matrix when using the EM algorithm", JRSS B 44, 1982.
@@ -223,7 +223,7 @@ def _atom_start(channel: FourierChannel, theta: Floats, counts: Int64) -> Floats
     for i, count in enumerate(counts):
         low, high = np.searchsorted(part.ends, [count - reach, count + reach])
         mass[i] = max(FEWEST, float(excess[low : high + 1].sum()) / part.share)
-    return np.log(mass)
+    return np.asarray(np.log(mass))
 
 
 def _certify(search: Search, counts: Blocks) -> None:

@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,7 +139,7 @@ def rows_of(values: Int64, tally: Int64, noise: DiscreteLaplace, last: int) -> I
     ends = np.unique(np.concatenate(wide))
     running = np.concatenate([[0], np.cumsum(tally)])
     pieces = [ends[:1]]
-    for start, end in zip(ends[:-1], ends[1:]):
+    for start, end in pairwise(ends):
         inner = np.arange(end, start, -fine)[::-1]
         if inner.size > 1:
             seen = np.diff(running[np.searchsorted(values, np.append(start, inner), side="right")])
@@ -362,4 +363,4 @@ class _Law:
         """Return the law from low to last."""
         wrapped = irfft(around, self.length)
         law = np.concatenate([wrapped[self.low :], wrapped[: self.last + 1]]) if self.low else wrapped[: self.last + 1]
-        return np.maximum(law * self.up, 0.0)
+        return np.asarray(np.maximum(law * self.up, 0.0))

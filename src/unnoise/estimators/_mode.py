@@ -1,7 +1,7 @@
 """The mode of a posterior on θ = log f, and the evidence of the model.
 
-For cells seen through a channel (:mod:`._channel`) and a prior walk with precision P on θ, the logarithm of the mass per
-count, maximise log likelihood(θ) + log prior(θ) by Newton's method with the expected information and the positive
+For cells seen through a channel (:mod:`._channel`) and a prior walk with precision P on θ, the logarithm of the mass
+per count, maximise log likelihood(θ) + log prior(θ) by Newton's method with the expected information and the positive
 part of what it leaves out. At the mode θ̂ Laplace's approximation of the log evidence is [1]_
 
     log likelihood(θ̂) + log prior(θ̂) − ½·log det A,
