@@ -47,7 +47,8 @@ def serve(
         secure = certificate is not None or behind_proxy
         two = None if servers is None else read_servers(Path(servers))
         config = uvicorn.Config(
-            make_app(store, secure=secure, side=side, servers=two), host=host, port=port, ssl_certfile=certificate, ssl_keyfile=key,
+            make_app(store, secure=secure, side=side, servers=two), host=host, port=port, ssl_certfile=certificate,
+            ssl_keyfile=key,
             log_config=None, access_log=False, server_header=False, date_header=False, timeout_graceful_shutdown=5,
             proxy_headers=behind_proxy, lifespan="on", timeout_keep_alive=30,
         )  # fmt: skip
