@@ -53,6 +53,9 @@ LEVEL = 0.1
 STRAIN = 4.0
 """Standard errors by which the cells may want more mass at a count: 3·10⁻⁵, times some hundred counts."""
 
+UNEXPLAINED = 0.05
+"""Share of the cells that the background alone may explain."""
+
 ROUNDS, MOST_ATOMS = 5, 12
 """Rounds in which atoms are added, and how many in all."""
 
@@ -226,6 +229,11 @@ def _atom_start(channel: FourierChannel, theta: Floats, counts: Int64) -> Floats
     return np.asarray(np.log(mass))
 
 
+def _certified(channel: FourierChannel, state: Seen, counts: Blocks) -> bool:
+    """Whether no count wants more mass, and the law explains the cells."""
+    return float(channel.strain(state, counts).max()) <= STRAIN and channel.unexplained(state) <= UNEXPLAINED
+
+
 def _certify(search: Search, counts: Blocks) -> None:
     """Keep the models near the best that pass the certificate."""
     best = search.best
@@ -235,10 +243,10 @@ def _certify(search: Search, counts: Blocks) -> None:
     kept = []
     for model in near:
         state = search.channel.at(search.channel.widths * np.exp(model.theta))
-        if model is best or float(search.channel.strain(state, counts).max()) <= STRAIN:
+        if _certified(search.channel, state, counts):
             kept.append(model)
     search.uncertified = len(near) - len(kept)
-    search.models = kept
+    search.models = kept or [best]
 
 
 @dataclass(frozen=True, eq=False)

@@ -313,6 +313,11 @@ class FourierChannel:
             squares += part.rate**2 * (part.tally @ ratio**2)
         return np.asarray(wanted / np.sqrt(np.maximum(squares, 1e-300)))
 
+    def unexplained(self, state: Seen) -> float:
+        """Share of the cells that only the background explains."""
+        lost = [part.tally @ (BACKGROUND / part.cells / rows) for part, rows in zip(self.parts, state.rows)]
+        return float(sum(lost)) / sum(part.cells for part in self.parts)
+
     def misfit(self, state: Seen, freedom: float) -> float:
         """Return Pearson's X² of the rows in standard deviations above what chance gives, ``freedom`` being fitted."""
         statistic, expected, spread = 0.0, -freedom, 0.0

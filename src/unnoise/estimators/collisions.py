@@ -59,6 +59,9 @@ DENSE, PER_OCTAVE = 64, 12
 LONGEST = 4096
 """Last row at most; items above it are found one by one."""
 
+START_LOAD = 8.0
+"""Items per cell at most to begin with: from a load that no cell can show, no step leads back."""
+
 EM_STEPS = 20
 """Steps of EM to begin with: towards the cells, not yet rough."""
 
@@ -172,9 +175,10 @@ def collisions(noisy: NoisyProfile, *, max_count: int | None = None) -> ItemLaw:
     channel, top = _channel(used, max_count)
     if min(part.tally[-1] / part.cells for part in channel.parts) > HIDDEN:
         raise overload(noisy, used)
-    total = float(noisy.values @ noisy.tally)
-    start = _start(channel, max(total, 1.0))
-    level = math.log(max(total, 1.0) / channel.blocks.size)
+    last = channel.law.last
+    near = sum(float(np.minimum(part.noisy.values, last) @ part.noisy.tally) / part.share for part in used) / len(used)
+    start = _start(channel, max(near, 1.0))
+    level = math.log(max(near, 1.0) / channel.blocks.size)
     search = explore(channel, start, level, _every_count(top))
     if search.best is None:
         raise ConvergenceError(f"a model of the items must converge, got none in {search.fits} fits")
@@ -204,7 +208,8 @@ def _start(channel: FourierChannel, total: float) -> Floats:
     blocks = channel.blocks
     near = blocks.first < FAR
     mass = np.where(near, 1 / blocks.first - 1 / blocks.stop, 0.0)
-    mass *= total / float(mass @ np.where(near, blocks.centres, 0.0))
+    most = START_LOAD * min(part.cells / part.share for part in channel.parts)
+    mass *= min(total / float(mass @ np.where(near, blocks.centres, 0.0)), most / float(mass.sum()))
     mass[~near] = 1.0
     for _ in range(EM_STEPS):
         mass = np.maximum(mass * channel.pull(channel.at(mass)), 1e-9 * mass.sum() / mass.size)
