@@ -102,7 +102,8 @@ def subtitle(profile: Profile) -> str:
     noise = profile.noisy.noise
     power = "" if noise.power == 1 else f", power {noise.power}"
     kind = profile.noisy.layout.kind
-    return f"{kind}, {profile.cells:,} cells, ε = {float(noise.epsilon):g}{power}, {profile.method}"
+    what = "numbers" if kind == "direct" else "cells"
+    return f"{kind}, {profile.cells:,} {what}, ε = {float(noise.epsilon):g}{power}, {profile.method}"
 
 
 def _grid(rows: Sequence[Sequence[str]]) -> str:

@@ -90,11 +90,12 @@ def parameters(profile: Profile) -> str:
         "hashed": "items fall into cells by their hash; collisions are taken out of the statistics",
         "known": "one cell for each item of a domain declared beforehand",
         "sampled": "one cell for each item of a hashed sample of the domain",
+        "direct": "of the profile itself, on a grid that depends on no data",
     }
     facts = [
         ("Privacy parameter ε", tidy(noise.epsilon), _in_words(noise)),
         ("Noise power ρ", tidy(noise.power), _power_in_words(noise)),
-        ("Cells", f"{profile.cells:,}", kinds[layout.kind]),
+        ("Numbers released" if layout.kind == "direct" else "Cells", f"{profile.cells:,}", kinds[layout.kind]),
     ]
     if layout.domain is not None:
         facts.append(("Declared domain", f"{layout.domain:,}", "items, declared before any data"))
