@@ -100,12 +100,12 @@ def duckdb(path: Path, sql: str | None) -> Result:
     query = _query(path, sql, [name for (name,) in listed])
     import polars as pl
 
-    empty = pl.from_arrow(base.execute(f"SELECT * FROM ({query}) LIMIT 0").to_arrow_table())
+    empty = pl.from_arrow(base.sql(f"SELECT * FROM ({query}) LIMIT 0").to_arrow_table())
     assert isinstance(empty, pl.DataFrame)
 
     def frames(names: list[str], chunk: int) -> Iterator[pl.DataFrame]:
         quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
-        for batch in base.execute(f"SELECT {quoted} FROM ({query})").to_arrow_reader(min(chunk, ROWS)):
+        for batch in base.sql(f"SELECT {quoted} FROM ({query})").to_arrow_reader(min(chunk, ROWS)):
             frame = pl.from_arrow(batch)
             assert isinstance(frame, pl.DataFrame)
             yield frame

@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -223,14 +224,14 @@ class Source:
         format, label = FORMATS[self.format], self._label(where)
         if format.stream is None:
             raise InputError(f"{label}: {self.format} cannot be read as a stream; decompress it to a file first")
-        opened = self.stream if where is None else open_bytes(where)
-        assert opened is not None
         dialect = self.dialect
         require: Callable[[list[str]], None] = lambda have: require_columns(label, wanted.names, have)  # noqa: E731
-        yield from format.stream(
-            Wants(opened, wanted.names, require, label, dialect.header, dialect.delimiter or format.delimiter,
-                  dialect.quote)
-        )  # fmt: skip
+        with nullcontext(self.stream) if where is None else open_bytes(where) as opened:
+            assert opened is not None
+            sign = dialect.delimiter or format.delimiter
+            yield from format.stream(
+                Wants(opened, wanted.names, require, label, dialect.header, sign, dialect.quote)
+            )
 
     def _lazy(self, where: Location | None, wanted: Wanted | None) -> pl.LazyFrame:
         """Return the lazy table of one file, or of the query over all of them."""

@@ -54,13 +54,15 @@ def read_csv(wants: Wants) -> Iterator[pl.DataFrame]:
 
     head, rest = _first_line(wants.stream)
     if not head.strip():
+        if wants.header:
+            raise InputError(f"{wants.label}: there is no first line to name the columns; --no-header does without")
         return
     width = head.count(wants.delimiter.encode()) + 1  # at most: quotes may hide some
     layout = {"delimiter": wants.delimiter, "quote_char": wants.quote or False}
     bad: list[str] = []
 
     def note(row: Any) -> str:
-        where = f", row {row.number - wants.header}" if row.number else ""
+        where = f", row {row.number}" if row.number else ""
         bad.append(f"{wants.label}{where}: {row.expected_columns} fields expected, got {row.actual_columns}")
         return "error"
 
@@ -72,6 +74,9 @@ def read_csv(wants: Wants) -> Iterator[pl.DataFrame]:
     columns = [str(v) for v in have.values()] if wants.header else [f"column_{i + 1}" for i in range(len(have))]
     columns[0] = columns[0].removeprefix("\ufeff")
     wants.require(columns)
+    rest = rest or wants.stream.read(1 << 16)
+    if wants.header and not rest:
+        return
     try:
         reader = csv.open_csv(
             pa.PythonFile(_Joined(b"" if wants.header else head, rest, wants.stream), mode="r"),
