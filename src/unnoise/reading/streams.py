@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..errors import InputError
+from ..sketches.columns import validate
 
 if TYPE_CHECKING:
     import polars as pl
@@ -185,7 +186,9 @@ def read_arrow(wants: Wants) -> Iterator[pl.DataFrame]:
     with pa.ipc.open_stream(wants.stream) as reader:
         wants.require(reader.schema.names)
         for batch in reader:
-            frame = pl.from_arrow(pa.Table.from_batches([batch]).select(wants.names))
+            chosen = batch.select(wants.names)
+            validate(chosen)
+            frame = pl.from_arrow(pa.Table.from_batches([chosen]))
             assert isinstance(frame, pl.DataFrame)
             yield frame
 
