@@ -15,7 +15,7 @@ import math
 import numpy as np
 
 from unnoise import DiscreteLaplace
-from unnoise.answers.plan import draw_noisy_profile, errors
+from unnoise.answers.simulate import draw_noisy_profile, errors
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.answers.shapes import shaped
 from unnoise.spark._job import task_count

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from oracles_answers import noisy_profile
-from unnoise.answers.plan import draw_noisy_profile, errors, plan
+from unnoise.answers.plan import plan
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.answers.shapes import NAMED, shaped
+from unnoise.answers.simulate import Setting, draw_noisy_profile, errors
 from unnoise.errors import InputError
 from unnoise.noise import DiscreteLaplace
 
@@ -146,7 +147,8 @@ def test_every_release_is_told_and_their_number_is_known_before(given: dict[str,
     told: list[tuple[int, int]] = []
     plan(**given, shape="ones", method="isotonic", repetitions=2, step=lambda *now: told.append(now))
     assert [done for done, _ in told] == list(range(1, len(told) + 1))
-    assert {total for _, total in told} == {len(told)}
+    assert told[-1][1] == len(told)
+    assert told[0][1] <= len(told)  # more only where fresh seeds did not confirm
 
 
 def test_every_reconstruction_of_a_comparison_is_told() -> None:

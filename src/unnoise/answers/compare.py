@@ -19,7 +19,7 @@ from ..errors import InputError, UnnoiseError
 from ..estimators.methods import METHODS, check_method
 from ..noise import DiscreteLaplace, Exact
 from ..noisy import NoisyProfile, tally
-from .plan import draw_noisy_profile, errors
+from .simulate import draw_noisy_profile, errors
 from .profile import Profile
 from .reconstruct import reconstruct
 
