@@ -351,8 +351,8 @@ class _Run:
 
 
 def _bound(setting: Setting) -> int | None:
-    """The bound the estimator is told."""
-    return setting.cap
+    """The bound the estimator is told: of cells, which hold one item each."""
+    return None if setting.kind == "hashed" else setting.cap
 
 
 def _doubt(numbers: Any) -> float:
