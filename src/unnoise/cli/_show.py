@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from ..replacing import write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -121,13 +121,7 @@ def write_output(text: str, path: str) -> None:
     if path == "-":
         sys.stdout.write(text)
         return
-    target = Path(path)
-    aside = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        aside.write_text(text, encoding="utf-8")
-        os.replace(aside, target)
-    finally:
-        aside.unlink(missing_ok=True)
+    write_whole(path, text)
 
 
 def print_profiles(profiles: Mapping[str, Profile], guarantee: str = "", *, as_json: bool = False) -> None:

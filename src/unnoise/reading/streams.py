@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
 from ..errors import InputError
+from ..sketches.columns import validate
 
 if TYPE_CHECKING:
     import polars as pl
@@ -107,7 +108,9 @@ def _arrow(stream: BinaryIO, names: list[str], require: Callable[[list[str]], No
     with pa.ipc.open_stream(stream) as reader:
         require(reader.schema.names)
         for batch in reader:
-            frame = pl.from_arrow(pa.Table.from_batches([batch]).select(names))
+            chosen = batch.select(names)
+            validate(chosen)
+            frame = pl.from_arrow(pa.Table.from_batches([chosen]))
             assert isinstance(frame, pl.DataFrame)
             yield frame
 
