@@ -1,9 +1,9 @@
 """Whether a plan tells what will be measured, and keeps its promises.
 
 For six settings of each kind (known, merged, capped, sampled, hashed, levels) the planned means are set against those
-of independent releases with seeds of their own; then ε is asked for a target that lies between, and releases at the ε found
-are counted that meet it. Targets: every planned ℓ1, W1 and width within 20 % of the measured one, and at least 80 % of the
-releases within a target that was promised.
+of independent releases with seeds of their own; then ε is asked for a target, and releases at the ε found are counted
+that meet it. Targets: every planned ℓ1, W1 and width within 20 % of the measured one, and at least 80 % of the releases
+within a target that was promised.
 
     python benchmarks/plan.py [--runs 20] [--kind known …] [--write]
 """
@@ -93,7 +93,8 @@ def main():
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     text = (
         f"## Plans against what was measured\n\n{machine('numpy', 'scipy')}; {options.runs} releases of each, "
-        f"{time.perf_counter() - started:.0f} s. Planned / measured: {np.nanmin(ratios):.2f} to {np.nanmax(ratios):.2f}, "
+        f"{time.perf_counter() - started:.0f} s. Planned / measured: {np.nanmin(ratios):.2f} to "
+        f"{np.nanmax(ratios):.2f}, "
         f"{100 * np.mean(np.abs(ratios - 1) <= 0.2):.0f} % within 20 %; promised targets were met by "
         f"{np.mean(held):.0f} % of the releases on average (least {min(held):.0f} %).\n\n" + "\n".join(lines) + "\n"
     )

@@ -1,6 +1,6 @@
 """Releases that might be: data of a guessed shape, counted as a sketch of any kind counts, with noise upon them.
 
-A :class:`Setting` is everything public about a release. :meth:`Setting.draw` draws true counts from the shape, independently
+A :class:`Setting` is everything public about a release. :meth:`Setting.draw` draws true counts from the shape, anew
 for every release, puts them into cells and adds the noise:
 
 * known: one cell per item of a domain, items of count 0 included;
