@@ -9,8 +9,8 @@ Errors compare the reconstructed profile f̂ with the true f: ℓ1 = Σ|f̂ − 
 Σ_t |F̂(t) − F(t)| (F the cumulative profile), the mean error of the sorted counts.
 
 **A target is a promise about the next release**, not about the mean: at least ``PROMISED`` of the releases shall be
-within it. It counts as reached when the prediction limit for one more release, e^(m + t·s·√(1 + 1/n)) with m and s mean and
-standard deviation of the n simulated logarithms and t Student's quantile at ``SURE``, is within the target. Given a
+within it. It counts as reached when the prediction limit for one more release, e^(m + t·s·√(1 + 1/n)) with m and s mean
+and standard deviation of the n simulated logarithms and t Student's quantile at ``SURE``, is within the target. Given a
 target and without ε (or without cells), the smallest ε (number of cells) that reaches it is found by bisection on the
 logarithm, at common random numbers, rounded up to two digits, and confirmed with fresh seeds: where these do not
 confirm it, it is raised by ``RAISED`` and confirmed again. The figures are those of the fresh seeds.
