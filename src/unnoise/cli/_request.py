@@ -52,6 +52,18 @@ class Data:
     sql: opt.Sql = None
     format: opt.Format = None
     no_header: opt.NoHeader = False
+    delimiter: opt.Delimiter = None
+    quote: opt.Quote = '"'
+
+    @property
+    def dialect(self) -> dict[str, Any]:
+        """How the inputs are written, as :func:`unnoise.reading.source.open_source` takes it."""
+        return opt.as_dialect(self.format, self.no_header, self.delimiter, self.quote)
+
+    @property
+    def read_as(self) -> dict[str, Any]:
+        """The same, with what ``--freq-count`` and ``--sql`` add to it."""
+        return {**self.dialect, "sql": self.sql, **({"format": "freqcount"} if self.freq_count else {})}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,8 +139,11 @@ class Answering:
         typer.Option("--power", metavar="R", rich_help_panel=opt.OUT, help="Noises added up in a histogram of others."),
     ] = "1"
     clipped: opt.Clipped = False
+    sql: opt.Sql = None
     format: opt.Format = None
     no_header: opt.NoHeader = False
+    delimiter: opt.Delimiter = None
+    quote: opt.Quote = '"'
     method: opt.Method = "auto"
     max_count: opt.MaxCount = None
 
