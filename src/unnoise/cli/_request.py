@@ -181,6 +181,15 @@ class Planning:
         str | None,
         typer.Option("--target", metavar="[WHAT=]X", help="Error to reach: 0.05 (ℓ1), w1=0.1, distinct=0.01, …"),
     ] = None
+    kind: Annotated[
+        str, typer.Option("--kind", metavar="KIND", help="known (a cell per item), hashed or sampled.")
+    ] = "known"
+    items: Annotated[
+        str | None, typer.Option("--items", metavar="N", help="Distinct items (hashed), items of the domain (sampled).")
+    ] = None
+    levels: Annotated[int, typer.Option("--levels", metavar="L", help="Levels of a hashed sketch.")] = 1
+    merges: Annotated[int, typer.Option("--merges", metavar="K", help="Sketches added up, each with its noise.")] = 1
+    cap: Annotated[int | None, typer.Option("--max-count", metavar="N", help="No count is above N.")] = None
     method: opt.Method = "auto"
-    repetitions: Annotated[int, typer.Option("--repetitions", metavar="N", help="Simulated releases per figure.")] = 5
+    repetitions: Annotated[int, typer.Option("--repetitions", metavar="N", help="Simulated releases per figure.")] = 10
     as_json: opt.AsJson = False
