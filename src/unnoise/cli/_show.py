@@ -10,16 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..replacing import write_whole
-
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ..answers.profile import Profile
     from ..answers.questions import Sheet
     from ..reading.source import Batch
 
-__all__ = ["note", "print_json", "print_profiles", "saying", "screen", "stepping", "with_progress", "write_output"]
+__all__ = ["note", "print_json", "print_sheets", "saying", "screen", "stepping", "with_progress"]
 
 PATIENCE = 0.7
 """Seconds before a progress bar appears."""
@@ -116,20 +113,10 @@ def stepping(text: str, unit: str = "") -> Iterator[Callable[[int, int], None]]:
         yield step
 
 
-def write_output(text: str, path: str) -> None:
-    """Write a text to a file, whole or not at all, or to standard output (-)."""
-    if path == "-":
-        sys.stdout.write(text)
-        return
-    write_whole(path, text)
-
-
-def print_profiles(profiles: Mapping[str, Profile], guarantee: str = "", *, as_json: bool = False) -> None:
-    """Print profiles: answers, entries and the promise."""
-    from ..answers.questions import sheets
+def print_sheets(found: Mapping[str, Sheet], guarantee: str = "", *, as_json: bool = False) -> None:
+    """Print answers, entries and the promise."""
     from ..answers.render import sheet_dict
 
-    found = sheets(profiles)
     if as_json:
         whole = {name: sheet_dict(sheet) for name, sheet in found.items()}
         body = whole[""] if list(whole) == [""] else {"groups": whole}

@@ -22,29 +22,17 @@ unnoise profile sales.csv -c product -e 1 --by country --groups DE,FR,IT""",
 )
 def profile(request: Profiling) -> None:
     """From data to answers in one command: how many items occur exactly once, twice, at least ten times, …"""
-    from ._show import print_profiles
+    from ._output import check_answers, show_profiles
     from ._sketches import import_answers, reconstruct_all, sketch_data
 
+    check_answers(request, [*request.inputs, request.domain])
     target = sketch_data(request, meanwhile=import_answers)
     sketches = target.sketches if hasattr(target, "sketches") else {"": target}
     try:
         profiles = reconstruct_all(sketches, method=request.method, max_count=request.max_count)
     except (ConvergenceError, OverloadError) as error:
         raise type(error)(f"{error}; this try spent its ε, so plan the next one") from None
-    if request.output is not None:
-        _write_report(request.output, profiles, target.guarantee, request.title)
-    if request.output != "-":
-        print_profiles(profiles, target.guarantee, as_json=request.as_json)
-
-
-def _write_report(output: str, profiles: object, guarantee: str, title: str | None) -> None:
-    from ..answers.report import report
-    from ._show import note, write_output
-
-    text = report(profiles, title=title or "Private frequency profile", guarantee=guarantee)  # type: ignore[arg-type]
-    write_output(text, output)
-    if output != "-":
-        note(f"report written to {output}")
+    show_profiles(profiles, target.guarantee, request)
 
 
 @command(
@@ -61,9 +49,11 @@ unnoise sketch sales.csv -c product -e 1 --by country --groups DE,FR,IT -o sales
 )
 def sketch(request: Sketching) -> None:
     """Keep a private sketch of the data: small, mergeable, and safe to pass on."""
+    from ._output import check_output
     from ._show import note
     from ._sketches import save_sketch, sketch_data
 
+    check_output(request.output, [*request.inputs, request.domain], force=request.force)
     target = sketch_data(request)
     save_sketch(target, request.output)
     if request.output != "-":
