@@ -188,7 +188,8 @@ def _xlsx(document: Document) -> bytes:
     out = io.BytesIO()
     inside = {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False, "nan_inf_to_errors": True}
     with xlsxwriter.Workbook(out, inside) as book:
-        bold, whole, fine = (book.add_format(f) for f in ({"bold": True}, {"num_format": "#,##0"}, {"num_format": "0.000"}))
+        bold = book.add_format({"bold": True})
+        whole, fine = (book.add_format({"num_format": pattern}) for pattern in ("#,##0", "0.000"))
         for name, columns in {**document.tables, "long": document.long}.items():
             sheet = book.add_worksheet(name)
             sheet.freeze_panes(1, 0)
@@ -209,7 +210,8 @@ def _markdown(document: Document) -> bytes:
     lines = [f"# {inert(document.title).translate(escape)}", "", document.lead.translate(escape)]
     for name, columns in document.tables.items():
         lines += ["", f"## {name.capitalize()}", "", f"| {' | '.join(columns)} |"]
-        lines.append("|" + "|".join("---" if isinstance(c[0] if c else "", str) else "--:" for c in columns.values()) + "|")
+        kinds = ("---" if isinstance(column[0] if column else "", str) else "--:" for column in columns.values())
+        lines.append(f"|{'|'.join(kinds)}|")
         lines += [f"| {' | '.join(_shown(cell).translate(escape) for cell in row)} |" for row in _rows(columns)]
     for name, text in document.about.items():
         lines += ["", f"**{name.capitalize()}.** {inert(text).translate(escape)}"]
@@ -226,7 +228,8 @@ def _plain_page(title: str, lead: str, tables: Mapping[str, Columns], about: Map
         body = "".join(
             "<tr>" + "".join(f"<td>{inert_html(_shown(cell))}</td>" for cell in row) + "</tr>" for row in _rows(columns)
         )
-        parts.append(f"<div class='card scroll'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>")
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        parts.append(f"<div class='card scroll'>{table}</div>")
     parts += [f"<p><b>{inert_html(name)}</b>: {inert_html(text)}</p>" for name, text in about.items()]
     return (
         "<!doctype html><html lang='en'><head><meta charset='utf-8'><meta name='viewport' "

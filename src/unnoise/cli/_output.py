@@ -62,7 +62,7 @@ def show_profiles(profiles: Mapping[str, Profile], guarantee: str, showing: Show
     from ..answers.export import profiles_document
     from ..answers.questions import sheets
     from ..answers.report import report_page, warnings_of
-    from ._show import print_sheets
+    from ._tables import print_sheets
 
     named = sheets(profiles, showing.asked())
     title = showing.title or "Private frequency profile"

@@ -19,7 +19,10 @@ from ._app import app
 if TYPE_CHECKING:
     from ..answers.questions import Asked
 
-__all__ = ["Answering", "Comparing", "Counting", "Data", "Planning", "Profiling", "Reporting", "Showing", "Sketching", "command"]
+__all__ = [
+    "Answering", "Comparing", "Counting", "Data", "Planning", "Profiling", "Reporting", "Showing", "Sketching",
+    "command",
+]  # fmt: skip
 
 R = TypeVar("R")
 

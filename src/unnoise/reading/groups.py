@@ -26,6 +26,7 @@ from ..noise import tidy
 from ..noisy import NoisyCounts
 from ..sketches.inputs import Batch, _from_table, _table_of
 from ..sketches.sketch import Sketch
+from ..text import inert
 from .groupfiles import check_names, is_group_set, load_set, save_set
 
 __all__ = ["GroupedSketch", "is_group_set"]
@@ -104,7 +105,7 @@ class GroupedSketch:
         )
 
     def __repr__(self) -> str:
-        return f"GroupedSketch({', '.join(self.groups)}: {next(iter(self._sketches.values()))!r} each)"
+        return f"GroupedSketch({inert(', '.join(self.groups))}: {next(iter(self._sketches.values()))!r} each)"
 
     # ── taking items in ───────────────────────────────────────────────────────────────────────────────────────
 
