@@ -24,9 +24,9 @@ from unnoise.serve.client import Client
 from unnoise.serve.tasks import Task
 
 SITES = (
-    "amsterdam athens berlin bern brno cork gdansk ghent helsinki lisbon lyon madrid oslo paris porto prague riga rome "
-    "sofia vienna"
-).split()
+    "amsterdam", "athens", "berlin", "bern", "brno", "cork", "gdansk", "ghent", "helsinki", "lisbon", "lyon", "madrid",
+    "oslo", "paris", "porto", "prague", "riga", "rome", "sofia", "vienna",
+)  # fmt: skip
 DAYS = ("2026-11-14", "2026-11-15", "2026-11-16")
 USERS, DAILY = 200_000, 20_000
 TASK = {"epsilon": "1", "cells": 2**17, "item_types": ["int"], "noun": "user"}
@@ -38,7 +38,8 @@ def start(folder: Path, *options: str) -> tuple[subprocess.Popen[bytes], str]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "unnoise", "serve", "--data", str(folder), "--port", str(port), *options]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=open(f"{folder}.log", "wb"))
+    with open(f"{folder}.log", "wb") as log:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
     address = f"http://127.0.0.1:{port}"
     for _ in range(600):
         with contextlib.suppress(httpx.TransportError):
@@ -65,7 +66,9 @@ def send_sealed(address: str, admin: Client, place: Path, rng: np.random.Generat
         print(f"  {site} has sent its sketches", flush=True)
 
 
-def send_shares(addresses: list[str], folders: list[Path], admin: Client, place: Path, rng: np.random.Generator) -> None:
+def send_shares(
+    addresses: list[str], folders: list[Path], admin: Client, place: Path, rng: np.random.Generator
+) -> None:
     """Every site sends one share to each server."""
     values = {**TASK, "title": "Autumn campaign: shares, added up by two servers", "way": "two-servers", "min_sites": 5}
     task = Task.from_dict({"id": "shares", **values})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -339,7 +339,7 @@ def test_cumulative_reach_never_falls_and_labels_name_rows(tmp_path):
         rows = [row for row in table.rows if row.sites == sites]
         values = [row.reach.value for row in rows]
         assert len(rows) == 3
-        assert all(later >= earlier - 1e-6 for earlier, later in zip(values, values[1:]))
+        assert all(later >= earlier - 1e-6 for earlier, later in pairwise(values))
     assert table.rows[2].periods == ("2026-01", "2026-02", "2026-03")
     with pytest.raises(InputError, match="must say its site"):
         un.consistent_table([un.Sketch.hashed(64, epsilon=1)])
