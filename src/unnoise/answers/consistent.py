@@ -45,6 +45,9 @@ MOST_SITES = 8
 ROUNDING = 1e-9
 """Rules hold to this share of the largest number."""
 
+SUREST = 0.5
+"""Least standard error of one sketch's reach, as a share of what its empty cells alone would give."""
+
 Key = tuple[str, str]
 Subsets = str | Iterable[Iterable[str]] | None
 
@@ -306,7 +309,7 @@ def _solve(gathered: Gathered, sets: list[list[int]]) -> _Solved:
         items, cov = found.items, found.covariance
         if len(row) == 1:
             alone = reach_of(gathered.only(row))
-            items, cov = np.array([alone.value]), np.array([[max(alone.stderr, 1.0) ** 2]])
+            items, cov = np.array([alone.value]), np.array([[max(alone.stderr, SUREST * found.stderr, 1.0) ** 2]])
         y.append(items)
         shared.append(_no_wider(found, cov))
         owed.append(cov - covariance(shared[-1], shared[-1]))
