@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from ..errors import InputError
 from .columns import as_text, column_of_integers, item_column, uuid_columns, uuid_text
 from .formats import FORMATS, LINE, Dialect, Location, compression_of, format_of, open_bytes
-from .scan import collect_batches, expand, require_columns, rows_in
+from .scan import collect_batches, expand, require_columns, require_once, rows_in
 from .streams import Wants
 
 if TYPE_CHECKING:
@@ -288,11 +288,12 @@ def open_source(
     delimiter: str | None = None,
     quote: str | None = '"',
     stream: BinaryIO | None = None,
+    twice: bool = False,
 ) -> Source:
     """Return the source behind paths, globs, addresses or ``-`` (standard input, CSV unless ``format`` says otherwise).
 
     ``sql`` is a query over the table ``data``: all the files, one below the other; in the file of a database, over
-    the tables that are there.
+    the tables that are there. A file that is given twice is refused unless ``twice``.
     """
     check_format(format)
     dialect = Dialect(header, delimiter, quote)
@@ -302,6 +303,8 @@ def open_source(
     if "-" in names:
         return _standard_input(names, format, sql, dialect, stream)
     places = [place for name in names for place in expand(name)]
+    if not twice:
+        require_once(places)
     formats = {format_of(place, format) for place in places}
     if len(formats) > 1 and sql is None:
         raise InputError(f"all inputs must have one format, got {', '.join(sorted(formats))}")
