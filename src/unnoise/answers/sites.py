@@ -120,7 +120,7 @@ def reach_of(gathered: Gathered, together: Together | None = None) -> Estimate:
     powers = any(coded.noisy.noise.power > 1 for coded in gathered.coded)
     if gathered.total is not None and (powers or beside.stderr > LOOK * beside.value):
         added = reconstruct(gathered.total).distinct
-        if added.stderr < beside.stderr:
+        if added.stderr < beside.stderr and not added.marked:
             return added
     return beside
 

@@ -119,7 +119,8 @@ def side_by_side(sketches: Sequence[Coded]) -> Together:
             parts.append((_hashed_part if hashed else _known_part)(means, float(seen[level]) / size))
     if not parts:
         raise OverloadError(
-            "items must leave some cells of every sketch empty to be told apart beside each other: more cells would do"
+            "items and noise must leave some cells of every sketch recognisably empty to be told apart beside each "
+            "other: more cells or a larger epsilon would do"
         )
     return _together(parts, k, hashed, 1 / float(layout.rate or 1))
 
