@@ -214,7 +214,7 @@ def test_theorem_2():
 def test_bad_input():
     with pytest.raises(InputError, match=r"epsilon must be > 0, got -1\.0"):
         bounds.window(10, -1.0, 0.1)
-    with pytest.raises(InputError, match="d must be ≥ 1, got 0"):
+    with pytest.raises(InputError, match="d must be an integer ≥ 1, got 0"):
         bounds.theorem1(0, 10, 1, 0.1, 2)
     with pytest.raises(InputError, match="n must be an integer"):
         bounds.deviation(10, 1.5, 1, 0.1, 1)

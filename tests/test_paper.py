@@ -171,9 +171,9 @@ def test_bad_input_says_what_must_hold():
         paper(noisy, norm=True)
     with pytest.raises(InputError, match="eta must be between 0 and 1, got 0"):
         paper(noisy, eta=0)
-    with pytest.raises(InputError, match=r"max_count must be an integer, got 2\.5"):
+    with pytest.raises(InputError, match=r"max_count must be an integer ≥ 0, got 2\.5"):
         paper(noisy, max_count=2.5)
-    with pytest.raises(InputError, match="max_count must be ≥ 0, got -1"):
+    with pytest.raises(InputError, match="max_count must be an integer ≥ 0, got -1"):
         paper(noisy, max_count=-1)
     with pytest.raises(InputError, match="needs noise of power 1"):
         paper(NoisyProfile.from_counts([1, 2, 3], epsilon=1, power=2))
@@ -193,7 +193,7 @@ def test_bad_clipped_input():
         unfold(NoisyProfile.from_counts([-1, 2], epsilon=1))
     with pytest.raises(InputError, match="clipped counts must be ≤ max_count=3, got 9"):
         unfold(NoisyProfile.from_counts([0, 9], epsilon=1), max_count=3)
-    with pytest.raises(InputError, match="max_count must be ≥ 1, got 0"):
+    with pytest.raises(InputError, match="max_count must be an integer ≥ 1, got 0"):
         unfold(NoisyProfile.from_counts([0], epsilon=1), max_count=0)
     with pytest.raises(InputError, match="unfolding of clipped counts needs noise of power 1"):
         unfold(NoisyProfile.from_counts([0], epsilon=1, power=2))

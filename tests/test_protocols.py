@@ -307,13 +307,13 @@ def test_bad_parameters():
         ({"epsilon": 1, "primes": [4]}, "primes must be prime, got 4"),
         ({"epsilon": 1, "primes": [3, 3]}, "primes must be distinct"),
         ({"epsilon": 1, "primes": []}, "primes must be distinct and at least one"),
-        ({"epsilon": 1, "max_count": 0}, "max_count must be ≥ 1, got 0"),
+        ({"epsilon": 1, "max_count": 0}, "max_count must be an integer ≥ 1, got 0"),
         ({"epsilon": 1, "max_count": 10**9}, "modulus must be ≤ 262,144"),
         ({"epsilon": -1, "max_count": 3}, "epsilon must be > 0, got -1"),
     ):
         with pytest.raises(InputError, match=text):
             PanPrivateModular(5, **arguments)
-    with pytest.raises(InputError, match="cells must be ≥ 1, got 0"):
+    with pytest.raises(InputError, match="cells must be an integer ≥ 1, got 0"):
         PanPrivateModular(0, max_count=3, epsilon=1)
     several = PanPrivateModular(5, primes=[3, 5], epsilon=1).release()
     with pytest.raises(InputError, match="max_count is required with several primes"):

@@ -34,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import Floats
+from .checks import check_integer, check_share
 from .errors import InputError
 from .noise import Exact, exact_positive
 
@@ -63,22 +64,6 @@ def as_norm(norm: Any) -> float:
     raise InputError(f"norm must be 1, 2 or inf, got {norm!r}")
 
 
-def check_count(name: str, value: Any, least: int = 0) -> int:
-    """Return ``value`` as an int, refusing what is no integer or too small."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
-        raise InputError(f"{name} must be an integer, got {value!r}")
-    if value < least:
-        raise InputError(f"{name} must be ≥ {least}, got {value}")
-    return int(value)
-
-
-def check_eta(eta: Any) -> float:
-    """Return the failure probability η, refusing what is not strictly between 0 and 1."""
-    if isinstance(eta, bool) or not isinstance(eta, int | float | np.floating) or not 0 < eta < 1:
-        raise InputError(f"eta must be between 0 and 1, got {eta!r}")
-    return float(eta)
-
-
 def window(d: int, epsilon: Exact, eta: float) -> int:
     """Return B = ⌈(1/ε)·ln max(2d/(η(e^ε+1)), 8e^ε/(e^(2ε)−1))⌉ of Theorem 1, rounded up, at least 0.
 
@@ -91,7 +76,7 @@ def window(d: int, epsilon: Exact, eta: float) -> int:
     True
     """
     e = float(exact_positive("epsilon", epsilon))
-    d, eta = check_count("d", d, 1), check_eta(eta)
+    d, eta = check_integer("d", d, 1), check_share("eta", eta)
     reach = math.log(2 * d / eta) - float(np.logaddexp(e, 0.0))
     conditioning = math.log(8) - e - math.log(-math.expm1(-2 * e))
     return max(0, math.ceil(max(reach, conditioning) / e * (1 + 1e-13)))
@@ -105,7 +90,7 @@ def p_norm(epsilon: Exact, reach: int) -> float:
     True
     """
     e = float(exact_positive("epsilon", epsilon))
-    return 1 + 2 * math.exp(-e) * math.expm1(-e * check_count("reach", reach)) / math.expm1(-e)
+    return 1 + 2 * math.exp(-e) * math.expm1(-e * check_integer("reach", reach, 0)) / math.expm1(-e)
 
 
 def inverse_norm_bound(epsilon: Exact, reach: int, norm: Any) -> float:
@@ -118,7 +103,7 @@ def inverse_norm_bound(epsilon: Exact, reach: int, norm: Any) -> float:
     (4.682694, 4.682694)
     """
     e = float(exact_positive("epsilon", epsilon))
-    a, b = math.exp(-e), check_count("reach", reach)
+    a, b = math.exp(-e), check_integer("reach", reach, 0)
     if as_norm(norm) == 2:
         numerator, room = 1 + a, -math.expm1(-e) - 2 * math.exp(-e * (b + 1))
     else:
@@ -165,7 +150,7 @@ class Circulant:
     @classmethod
     def modular(cls, epsilon: Exact, modulus: int) -> Circulant:
         """Return the channel of noise modulo m with P(Z=t) ∝ e^(−εt/m), 0 ≤ t < m."""
-        e = float(exact_positive("epsilon", epsilon)) / check_count("modulus", modulus, 2)
+        e = float(exact_positive("epsilon", epsilon)) / check_integer("modulus", modulus, 2)
         theta = 2 * np.pi / modulus * np.arange(modulus // 2 + 1)
         # 1 − q·e^(−iθ) = (1−q) + q·(1 − e^(−iθ)), and 1 − e^(−iθ) = 2 sin²(θ/2) + i·sin θ
         gap, q = -math.expm1(-e), math.exp(-e)

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from ._thresholds import Geometric, GeometricDigit, Laplace, Law, NegativeBinomial, floor_thresholds
 from .arrays import Int64
+from .checks import check_integer
 from .errors import InputError
 from .noise import DiscreteLaplace, Exact, exact_positive
 
@@ -255,9 +256,7 @@ def discrete_laplace(size: int, epsilon: Exact, *, power: Exact = 1) -> Int64:
     >>> discrete_laplace(5, epsilon=1.0).dtype
     dtype('int64')
     """
-    if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0:
-        raise InputError(f"size must be an integer ≥ 0, got {size!r}")
-    out = np.empty(int(size), dtype=np.int64)
+    out = np.empty(check_integer("size", size, 0), dtype=np.int64)
     fill(out, DiscreteLaplace(epsilon, power), open_stream())
     return out
 

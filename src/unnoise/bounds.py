@@ -28,14 +28,13 @@ from numpy.typing import ArrayLike
 from ._circulant import (
     Circulant,
     as_norm,
-    check_count,
-    check_eta,
     inverse_norm_bound,
     p_norm,
     steepest,
     window,
 )
 from .arrays import Floats
+from .checks import check_integer, check_share
 from .errors import InputError
 from .noise import Exact, exact_positive
 
@@ -79,7 +78,7 @@ def theorem1(
     >>> round(theorem1(10**4, 50, 1, 0.05, 2) / theorem1(10**6, 50, 1, 0.05, 2), 2)
     10.0
     """
-    reach = window(d, epsilon, check_eta(eta) / 2)
+    reach = window(d, epsilon, check_share("eta", eta) / 2)
     spread = deviation(d, n, epsilon, eta / 2, norm, reach=reach, root_sum=root_sum)
     factor = 2 * (rounding_factor(norm) if rounded else 1.0)
     return factor * inverse_norm_bound(epsilon, reach, norm) * spread
@@ -104,8 +103,8 @@ def deviation(
     >>> round(deviation(10_000, 20, 1, 0.05, 2), 6)
     0.027308
     """
-    d, n, eta, p = check_count("d", d, 1), check_count("n", n), check_eta(eta), as_norm(norm)
-    reach = window(d, epsilon, eta) if reach is None else check_count("reach", reach)
+    d, n, eta, p = check_integer("d", d, 1), check_integer("n", n, 0), check_share("eta", eta), as_norm(norm)
+    reach = window(d, epsilon, eta) if reach is None else check_integer("reach", reach, 0)
     if p == 2:
         return math.sqrt(1 / d) + math.sqrt(math.log(1 / eta) / d)
     size = n + 2 * reach + 1
@@ -143,7 +142,7 @@ def single_entry_bound(b: ArrayLike, x: ArrayLike, epsilon: Exact, reach: int) -
     (a + 1/a)/(1/a − a) · (P_norm·(b_t + (b_{t−1} + b_{t+1})/(a + 1/a))
     + a^B/(a + 1/a)·(|x[t−B−1]| + |x[t+B+1]| + a·|x[t−B]| + a·|x[t+B]|))
     """
-    e, reach = float(exact_positive("epsilon", epsilon)), check_count("reach", reach)
+    e, reach = float(exact_positive("epsilon", epsilon)), check_integer("reach", reach, 0)
     bound, size = np.asarray(b, dtype=float), np.abs(np.asarray(x, dtype=float))
     if bound.shape != size.shape or bound.ndim != 1 or bound.size < 2 * reach + 1:
         raise InputError(
@@ -168,7 +167,7 @@ def sensitivity_bound(d: int, epsilon: Exact, eta: float = 0.05) -> float:
     >>> sensitivity_bound(10**6, 1.0) < 1e-4
     True
     """
-    return 6 * inverse_norm_bound(epsilon, window(d, epsilon, check_eta(eta) / 2), math.inf) / d
+    return 6 * inverse_norm_bound(epsilon, window(d, epsilon, check_share("eta", eta) / 2), math.inf) / d
 
 
 def linear_sensitivity(d: int, n: int, epsilon: Exact, norm: Any, eta: float = 0.05, step: int | None = 1) -> float:
@@ -182,8 +181,8 @@ def linear_sensitivity(d: int, n: int, epsilon: Exact, norm: Any, eta: float = 0
     >>> linear_sensitivity(10**4, 20, 1, 2) <= sensitivity_bound(10**4, 1) / 2
     True
     """
-    d, n = check_count("d", d, 1), check_count("n", n)
-    reach = window(d, epsilon, check_eta(eta) / 2)
+    d, n = check_integer("d", d, 1), check_integer("n", n, 0)
+    reach = window(d, epsilon, check_share("eta", eta) / 2)
     channel = _channel(epsilon, reach, n)
     if channel.order > 4000:
         raise InputError(f"n + 2B + 1 must be ≤ 4000 for the exact sensitivity, got {channel.order}")
@@ -197,7 +196,7 @@ def linear_sensitivity(d: int, n: int, epsilon: Exact, norm: Any, eta: float = 0
     if step is None:
         moved = max(float((rows.max(axis=1) - rows.min(axis=1)).max()), float(np.abs(rows).max()))
     else:
-        size = check_count("step", step, 1)
+        size = check_integer("step", step, 1)
         pairs = rows[:, size:] - rows[:, :-size] if size < channel.order else np.zeros((1, 1))
         edge = np.abs(rows[:, [*range(min(size, channel.order)), *range(max(0, channel.order - size), channel.order)]])
         moved = max(float(np.abs(pairs).max()), float(edge.max()))
@@ -213,7 +212,7 @@ def theorem2(d: int, epsilon: Exact, *, c: float, constant: float = 1.0) -> floa
     >>> round(theorem2(10**4, 1, c=1.0), 6)
     0.003679
     """
-    e, d = float(exact_positive("epsilon", epsilon)), check_count("d", d, 1)
+    e, d = float(exact_positive("epsilon", epsilon)), check_integer("d", d, 1)
     return _positive("constant", constant) / (math.sqrt(d) * math.exp(_positive("c", c) * e))
 
 
@@ -230,4 +229,5 @@ def _positive(name: str, value: float) -> float:
 
 def _channel(epsilon: Exact, reach: int, n: int) -> Circulant:
     """Return A for counts 0..n and the window of reach B."""
-    return Circulant.laplace(epsilon, reach=reach, order=check_count("n", n) + 2 * check_count("reach", reach) + 1)
+    n, reach = check_integer("n", n, 0), check_integer("reach", reach, 0)
+    return Circulant.laplace(epsilon, reach=reach, order=n + 2 * reach + 1)

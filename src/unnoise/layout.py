@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any, Literal
 
+from .checks import check_integer, is_integer
 from .errors import IncompatibleError, InputError
 from .noise import DiscreteLaplace, tidy
 
@@ -27,6 +28,10 @@ MOST_LEVELS = 54
 
 MEASURED_LEVELS = 16
 """Number of levels for ``levels=True``: the measured choice when the number of items is unknown (docs/items.md)."""
+
+
+OPTIONAL = (("domain", 1), ("hash_seed", 0), ("max_contributions", 1))
+"""Numbers that a layout may do without, and the least each may be."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,11 +65,9 @@ class Layout:
     def __post_init__(self) -> None:
         if self.kind not in ("known", "hashed", "sampled"):
             raise InputError(f"kind must be 'known', 'hashed' or 'sampled', got {self.kind!r}")
-        _require_integer("cells", self.cells, 1)
-        _require_integer("levels", self.levels, 1)
-        for name, low in (("domain", 1), ("hash_seed", 0), ("max_contributions", 1)):
-            if getattr(self, name) is not None:
-                _require_integer(name, getattr(self, name), low)
+        optional = [pair for pair in OPTIONAL if getattr(self, pair[0]) is not None]
+        for name, low in (("cells", 1), ("levels", 1), *optional):
+            object.__setattr__(self, name, check_integer(name, getattr(self, name), low))
         if self.hash_seed is not None and self.hash_seed >= 1 << 64:
             raise InputError(f"hash_seed must be below 2^64, got {self.hash_seed}")
         if self.rate is not None and not 0 < self.rate <= 1:
@@ -86,21 +89,15 @@ def hashed_layout(cells: int, levels: int | bool | None, **public: Any) -> Layou
     >>> hashed_layout(2**20, True, hash_seed=0).levels, hashed_layout(2**10, 3, hash_seed=0).cells
     (16, 768)
     """
-    if isinstance(cells, bool) or not isinstance(cells, int) or cells < 1 or cells & (cells - 1):
+    if not is_integer(cells) or cells < 1 or cells & (cells - 1):
         raise InputError(f"cells must be a power of two, got {cells!r}")
     most = min(cells, MOST_LEVELS)
     count = min(MEASURED_LEVELS, most) if levels is True else 1 if levels is None else levels
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= most:
-        raise InputError(f"levels must be an integer between 1 and {most}, got {levels!r}")
+    cells, count = int(cells), check_integer("levels", count, 1, most)
     size = 1 << ((cells // count).bit_length() - 1)
     if count - 1 + size.bit_length() - 1 > 64:
         raise InputError(f"levels and cells must need at most 64 bits of hash, got {levels} and {cells}")
     return Layout(kind="hashed", cells=size * count, levels=count, **public)
-
-
-def _require_integer(name: str, value: object, low: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < low:
-        raise InputError(f"{name} must be an integer ≥ {low}, got {value!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,8 +112,8 @@ class Account:
     promised: int = 0
 
     def __post_init__(self) -> None:
-        _require_integer("calls", self.calls, 0)
-        _require_integer("promised", self.promised, 0)
+        check_integer("calls", self.calls, 0)
+        check_integer("promised", self.promised, 0)
         if self.promised > self.calls:
             raise InputError(f"promised must be at most calls={self.calls}, got {self.promised}")
 

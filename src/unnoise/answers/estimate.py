@@ -14,27 +14,16 @@ from typing import Any, SupportsFloat
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import check_share
 from ..errors import InputError
 
-__all__ = ["KINDS", "TOO_NOISY", "Estimate", "check_level"]
+__all__ = ["KINDS", "TOO_NOISY", "Estimate", "number"]
 
 KINDS = ("robust", "model")
 """Kinds of interval."""
 
 TOO_NOISY = "too noisy to tell"
 """What a marked answer says of itself, in every surface."""
-
-
-def check_level(level: float) -> float:
-    """Return ``level`` if it is a confidence level.
-
-    >>> check_level(0.9)
-    0.9
-    """
-    level = float(level)
-    if not 0 < level < 1:
-        raise InputError(f"level must be between 0 and 1, got {level}")
-    return level
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -88,7 +77,7 @@ class Estimate:
 
     def at(self, level: float) -> Estimate:
         """Return the same answer with its interval at another level."""
-        level = check_level(level)
+        level = check_share("level", level)
         if level == self.level:
             return self
         if self.recompute is None:

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Int64
+from ..checks import check_integer, check_number
 from ..errors import InputError
 from ..estimators.methods import check_method
 from ..noise import DiscreteLaplace, Exact, exact_positive
@@ -152,10 +153,9 @@ def plan(
     True
     """
     check_method(method)
-    if isinstance(repetitions, bool) or not isinstance(repetitions, int) or repetitions < 1:
-        raise InputError(f"repetitions must be an integer ≥ 1, got {repetitions!r}")
+    check_integer("repetitions", repetitions, 1)
     goal = _check_target(target)
-    fixed_cells = None if cells is None else _check_cells(cells)
+    fixed_cells = None if cells is None else check_integer("cells", cells, 1, 10**15)
     fixed_epsilon = None if epsilon is None else float(exact_positive("epsilon", epsilon))
 
     once = fixed_epsilon is not None and fixed_cells is not None
@@ -182,12 +182,6 @@ def plan(
     return _search(lambda d: attempt(given, int(_two_digits(d))), CELLS, "cells", goal)
 
 
-def _check_cells(cells: Any) -> int:
-    if isinstance(cells, bool) or not isinstance(cells, int | np.integer) or not 1 <= cells <= 10**15:
-        raise InputError(f"cells must be an integer between 1 and 10^15, got {cells!r}")
-    return int(cells)
-
-
 def _check_target(target: Any) -> tuple[str, float] | None:
     if target is None:
         return None
@@ -195,9 +189,7 @@ def _check_target(target: Any) -> tuple[str, float] | None:
     if len(pairs) != 1 or pairs[0][0] not in (*METRICS, *ANSWERS):
         raise InputError(f"target must name one of {', '.join((*METRICS, *ANSWERS))}, got {target!r}")
     name, value = pairs[0]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and value > 0):
-        raise InputError(f"target must be a number > 0, got {value!r}")
-    return str(name), float(value)
+    return str(name), check_number("target", value)
 
 
 def _two_digits(x: float) -> float:

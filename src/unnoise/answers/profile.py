@@ -22,13 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Floats, Int64
+from ..checks import check_share
 from ..errors import InputError
 from ..estimators._fit import Fit
 from ..estimators.linear import Function
 from ..noisy import NoisyProfile
 from . import render as _render
 from .bands import NO_END, Bands, Limits
-from .estimate import Estimate, check_level
+from .estimate import Estimate
 from .sums import check_growth, entropy_limits, sum_limits, xlogx
 
 __all__ = ["Answers", "Profile", "Row", "Table"]
@@ -211,7 +212,7 @@ class Profile:
     def entries(self, t: Any, level: float = 0.95) -> Answers:
         """Return value, stderr, low, high of f[t] for an array of counts t, as arrays of fractions."""
         t = _as_counts(t)
-        return self._answers(t, t, check_level(level), self.items)
+        return self._answers(t, t, check_share("level", level), self.items)
 
     def _answers(self, lo: Int64, hi: Int64, level: float, unit: float) -> Answers:
         """Bands with their values, extended to contain them, divided by ``unit``."""
@@ -337,7 +338,7 @@ class Profile:
         """Return how many items fall in each range of counts that starts at one of ``counts``, the last open."""
         starts = np.unique(_as_counts(counts))
         ends = np.append(starts[1:] - 1, NO_END)
-        level = check_level(level)
+        level = check_share("level", level)
         rows = tuple(
             Row(
                 int(lo), None if hi == NO_END else int(hi),
@@ -369,7 +370,7 @@ class Profile:
 
     def to_dict(self, level: float = 0.95) -> dict[str, Any]:
         """Return everything as plain Python: parameters, headline answers, entries with intervals."""
-        return _render.as_dict(self, check_level(level))
+        return _render.as_dict(self, check_share("level", level))
 
     def to_json(self, *, indent: int | None = None, level: float = 0.95) -> str:
         """Return :meth:`to_dict` as JSON."""

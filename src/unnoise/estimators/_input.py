@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from ..checks import is_integer
 from ..errors import InputError, PrivacyError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
@@ -32,7 +31,7 @@ def check_max_count(max_count: Any) -> int | None:
     """Return a declared upper bound of the counts as an int ≥ 0, or None where there is none."""
     if max_count is None:
         return None
-    if isinstance(max_count, bool | np.bool_) or not isinstance(max_count, int | np.integer):
+    if not is_integer(max_count):
         raise InputError(f"max_count must be an integer or None, got {max_count!r}")
     if not 0 <= max_count < LARGEST:
         raise InputError(f"max_count must be ≥ 0 and below 2^62, got {max_count}")

@@ -27,13 +27,12 @@ from .. import _sampler
 from .._circulant import (
     Circulant,
     as_norm,
-    check_count,
-    check_eta,
     fast_inversion,
     p_norm,
     round_profile,
     window,
 )
+from ..checks import check_integer, check_share
 from ..errors import InputError
 from ..layout import Layout
 from ..noise import DiscreteLaplace, Exact
@@ -70,7 +69,7 @@ def unfold(noisy: NoisyProfile, *, max_count: int | None = None) -> NoisyProfile
     5
     """
     require_single_noise(noisy.noise, "unfolding of clipped counts")
-    n = None if max_count is None else check_count("max_count", max_count, 1)
+    n = None if max_count is None else check_integer("max_count", max_count, 1)
     if noisy.values[0] < 0:
         raise InputError(f"clipped counts must be ≥ 0, got {int(noisy.values[0])}")
     if n is not None and noisy.values[-1] > n:
@@ -155,13 +154,13 @@ class Frame:
 def frame(noisy: NoisyProfile, max_count: int | None, eta: float, longest: int, method: str) -> Frame:
     """Choose B and n, refuse what does not fit in memory, and lay the noisy profile into the window."""
     require_single_noise(noisy.noise, f"method {method!r}")
-    reach = window(noisy.cells, noisy.noise.epsilon, check_eta(eta) / 2)
+    reach = window(noisy.cells, noisy.noise.epsilon, check_share("eta", eta) / 2)
     if max_count is None:
         n = max(0, int(noisy.values[-1]) + reach)
         if n + 2 * reach + 1 <= longest:
             n = _good_length(n + 2 * reach + 1) - 2 * reach - 1
     else:
-        n = check_count("max_count", max_count)
+        n = check_integer("max_count", max_count, 0)
     if n + 2 * reach + 1 > longest:
         raise InputError(
             f"the window 0..n widened by B={reach} must be at most {longest:,} entries long for method {method!r}, "

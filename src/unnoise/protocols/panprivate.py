@@ -34,9 +34,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from .. import _sampler
-from .._circulant import Circulant, as_norm, check_count, fast_inversion, round_profile
+from .._circulant import Circulant, as_norm, fast_inversion, round_profile
 from .._thresholds import GeometricDigit
 from ..arrays import Floats, Int64
+from ..checks import check_integer
 from ..errors import InputError, PrivacyError, SealedError
 from ..noise import DiscreteLaplace, Exact, exact_positive
 from ..noisy import as_signed_integers
@@ -62,7 +63,7 @@ def modular_noise(size: int, epsilon: Exact, modulus: int, stream: _sampler.Keys
     """
     exact = exact_positive("epsilon", epsilon)
     modulus = _modulus(modulus)
-    out = np.empty(check_count("size", size), dtype=np.int64)
+    out = np.empty(check_integer("size", size, 0), dtype=np.int64)
     stream = stream or _sampler.open_stream()
     if stream.silent:
         out[:] = 0
@@ -108,7 +109,7 @@ class NoisyResidueProfile:
             if len(shares) > 1:
                 raise InputError("max_count is required with several primes: the residues do not bound the counts")
             return shares[0]
-        n = check_count("max_count", max_count)
+        n = check_integer("max_count", max_count, 0)
         if len(shares) == 1 and n >= self.moduli[0]:
             raise InputError(f"max_count must be ≤ {self.moduli[0] - 1}, the largest residue, got {n}")
         t = np.arange(n + 1)
@@ -158,11 +159,11 @@ class PanPrivateModular:
     def __init__(
         self, cells: int, *, epsilon: Exact, max_count: int | None = None, primes: Sequence[int] | None = None
     ) -> None:
-        self.cells = check_count("cells", cells, 1)
+        self.cells = check_integer("cells", cells, 1)
         if (max_count is None) == (primes is None):
             raise InputError("exactly one of max_count and primes must be given")
         if primes is None:
-            self.moduli: tuple[int, ...] = (_modulus(check_count("max_count", max_count, 1) + 1),)
+            self.moduli: tuple[int, ...] = (_modulus(check_integer("max_count", max_count, 1) + 1),)
         else:
             self.moduli = _primes(primes)
         self.epsilon = exact_positive("epsilon", epsilon)
@@ -241,7 +242,7 @@ class PanPrivateModular:
 
 def _modulus(value: Any) -> int:
     """Return a modulus between 2 and the largest allowed."""
-    m = check_count("modulus", value, 2)
+    m = check_integer("modulus", value, 2)
     if m > LARGEST_MODULUS:
         raise InputError(f"modulus must be ≤ {LARGEST_MODULUS:,}, got {m:,}; use several small primes instead")
     return m

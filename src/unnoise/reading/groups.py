@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Int64
+from ..checks import check_unknown
 from ..errors import FormatError, IncompatibleError, InputError
 from ..noise import tidy
 from ..noisy import NoisyCounts
@@ -61,10 +62,8 @@ class GroupedSketch:
 
     def __init__(self, groups: Sequence[str], make: Callable[[], Sketch], *, unknown: str = "error") -> None:
         names = _checked_names(groups)
-        if unknown not in ("error", "drop"):
-            raise InputError(f"unknown must be 'error' or 'drop', got {unknown!r}")
         self._sketches = {name: make() for name in names}
-        self._unknown = unknown
+        self._unknown = check_unknown(unknown)
         self._require_alike()
 
     @classmethod

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..arrays import Int64
+from ..checks import is_integer
 from ..errors import InputError
 from ..layout import Layout
 from .hashing import Column, UInt64, as_series, cells_of, each_block, hash_columns, sample_limit
@@ -59,7 +60,7 @@ class Domain:
 
 def read_domain(domain: Any) -> Domain:
     """Return a domain given as an integer d or as the list of its items."""
-    if isinstance(domain, int | np.integer) and not isinstance(domain, bool | np.bool_):
+    if is_integer(domain):
         if domain < 1:
             raise InputError(f"domain must hold at least one item, got {domain}")
         return Domain(int(domain), ("int",))

@@ -18,9 +18,8 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
 from .._sampler import open_stream
+from ..checks import check_integer, check_unknown
 from ..errors import IncompatibleError, InputError
 from ..layout import Account, Layout, guarantee, hashed_layout
 from ..noise import DiscreteLaplace, Exact, exact_positive, tidy
@@ -103,9 +102,8 @@ begin_epoch() first, which draws fresh noise
         item_types : "int" or "str" per column; taken from the first items when not given
         """
         layout = hashed_layout(
-            int(cells) if _is_integer(cells) else cells,
-            int(levels) if levels is not None and _is_integer(levels) else levels,
-            hash_seed=_seed(hash_seed),
+            cells, levels,
+            hash_seed=check_integer("hash_seed", hash_seed),
             item_types=None if item_types is None else tuple(item_types),
             max_contributions=max_contributions,
             pan_private=pan_private,
@@ -149,13 +147,14 @@ begin_epoch() first, which draws fresh noise
     ) -> Sketch:
         """Return a sketch with cells for those items of a declared domain whose hash falls below ``rate``."""
         declared, share = read_domain(domain), exact_positive("rate", rate)
+        hash_seed = check_integer("hash_seed", hash_seed)
         if share > 1:
             raise InputError(f"rate must be at most 1, got {rate}")
-        sample = sampled_cells(declared, share, _seed(hash_seed))
+        sample = sampled_cells(declared, share, hash_seed)
         if sample.size == 0:
             raise InputError(f"rate must be high enough to sample an item of {declared.size}, got {rate}")
         layout = Layout(
-            kind="sampled", cells=int(sample.size), domain=declared.size, rate=share, hash_seed=_seed(hash_seed),
+            kind="sampled", cells=int(sample.size), domain=declared.size, rate=share, hash_seed=hash_seed,
             item_types=declared.types, fingerprint=declared.fingerprint,
             max_contributions=max_contributions, pan_private=pan_private,
         )  # fmt: skip
@@ -166,8 +165,7 @@ begin_epoch() first, which draws fresh noise
         cls, layout: Layout, epsilon: Any, power: Exact, domain: Domain | None = None, unknown: str = "error"
     ) -> Sketch:
         """Draw the noise: it goes in before the first item."""
-        if unknown not in ("error", "drop"):
-            raise InputError(f"unknown must be 'error' or 'drop', got {unknown!r}")
+        check_unknown(unknown)
         if not isinstance(layout.pan_private, bool):
             raise InputError(f"pan_private must be True or False, got {layout.pan_private!r}")
         per_occurrence = exact_positive("epsilon", epsilon) / (layout.max_contributions or 1)
@@ -328,13 +326,3 @@ begin_epoch() first, which draws fresh noise
     def __radd__(self, other: object) -> Sketch:
         """Let ``sum(sketches)`` start from 0."""
         return self if other == 0 else NotImplemented
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool | np.bool_)
-
-
-def _seed(value: object) -> int:
-    if not _is_integer(value):
-        raise InputError(f"hash_seed must be an integer, got {value!r}")
-    return int(value)  # type: ignore[call-overload, no-any-return]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._sampler import open_stream
+from ..checks import check_unknown
 from ..errors import InputError
 from ..layout import Kind, Layout, hashed_layout
 from ..noise import DiscreteLaplace, Exact, exact_positive
@@ -75,8 +76,7 @@ def prepare(
 ) -> Call:
     """Check everything, draw the key of the call, and return the job; nothing runs yet."""
     exact = exact_positive("epsilon", epsilon)
-    if unknown not in ("error", "drop"):
-        raise InputError(f"unknown must be 'error' or 'drop', got {unknown!r}")
+    check_unknown(unknown)
     declared = _declared_groups(by, groups)
     if person is not None and max_contributions is None:
         raise InputError("person needs max_contributions: how many occurrences of one person count")

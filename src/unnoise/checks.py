@@ -1,0 +1,77 @@
+"""The checks of arguments: each returns what it was given, in one type, or says what must hold and what was given.
+
+A boolean is never a number here, and NumPy's scalars are as good as Python's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from numbers import Real
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from .errors import InputError
+
+__all__ = ["check_choice", "check_integer", "check_number", "check_share", "check_unknown", "is_integer"]
+
+
+def is_integer(value: object) -> TypeGuard[int]:
+    """Whether this is an integer, of Python or NumPy, and no boolean."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool | np.bool_)
+
+
+def check_integer(name: str, value: object, low: int | None = None, high: int | None = None) -> int:
+    """Return an integer within ``low``..``high``, either of which may be open.
+
+    >>> check_integer("cells", np.int64(8), 1)
+    8
+    """
+    if is_integer(value) and (low is None or value >= low) and (high is None or value <= high):
+        return int(value)
+    if low is not None and high is not None:
+        wanted = f"an integer between {low} and {high}"
+    else:
+        wanted = "an integer" if low is None else f"an integer ≥ {low}"
+    raise InputError(f"{name} must be {wanted}, got {value!r}")
+
+
+def check_number(name: str, value: object) -> float:
+    """Return a finite number > 0.
+
+    >>> check_number("target", 0.05)
+    0.05
+    """
+    if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value) or value <= 0:
+        raise InputError(f"{name} must be a number > 0, got {value!r}")
+    return float(value)
+
+
+def check_share(name: str, value: Any) -> float:
+    """Return a number strictly between 0 and 1.
+
+    >>> check_share("level", 0.95)
+    0.95
+    """
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0 < float(value) < 1:
+        raise InputError(f"{name} must be between 0 and 1, got {value!r}")
+    return float(value)
+
+
+def check_choice(name: str, value: Any, choices: Iterable[Any]) -> None:
+    """Refuse what is not among ``choices``."""
+    allowed = list(choices)
+    if value not in allowed:
+        raise InputError(f"{name} must be {_one_of(allowed)}, got {value!r}")
+
+
+def _one_of(choices: list[Any]) -> str:
+    written = [choice if isinstance(choice, str) else repr(choice) for choice in choices]
+    return " or ".join(map(repr, choices)) if len(choices) == 2 else f"one of {', '.join(written)}"
+
+
+def check_unknown(value: Any) -> str:
+    """Return what to do with items and groups that were not declared: "error" or "drop"."""
+    check_choice("unknown", value, ("error", "drop"))
+    return str(value)
