@@ -156,7 +156,7 @@ def sketch(
 def _sketches(call: Call) -> list[Sketch]:
     """Run the job and return the sketch of each group: every noise vector new, so with an identity of its own."""
     from ..layout import Account
-    from ..sketches.format.read import Stored
+    from ..sketches.format.parameters import Stored
     from ..sketches.guards import new_identity
     from ..sketches.sketch import Sketch
     from ._job import collect_counts
