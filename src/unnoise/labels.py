@@ -111,7 +111,8 @@ def as_labels(given: Labels | Mapping[str, Any] | None) -> Labels:
 
 def _require_text(name: str, value: object) -> None:
     if not isinstance(value, str) or (value and not is_plain(value)):
-        raise InputError(f"{name} must be a printable text of at most {LONGEST_NAME} characters, got {inert(repr(value)[:50])}")
+        shown = inert(repr(value)[:50])
+        raise InputError(f"{name} must be a printable text of at most {LONGEST_NAME} characters, got {shown}")
 
 
 def _names(name: str, value: Any) -> tuple[str, ...]:

@@ -22,12 +22,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..errors import InputError
+from ..guard import quiet
 from .scan import FORMATS, LINE, collect_batches, expand, format_of, require_columns, rows_in, scan
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from ..sketches.inputs import Batch as CleanBatch
+    from ..sketches.inputs import Rows
     from ..sketches.sketch import Sketch
     from .groups import GroupedSketch
 
@@ -87,14 +88,12 @@ class Batch:
         """Rows left out because a wanted column was null."""
         return self.rows - self.items.height
 
-    def clean(self) -> CleanBatch:
-        """Return the rows as grouped sketches take them, with the group as the last column."""
-        from ..sketches.inputs import _from_table
+    def clean(self) -> Rows:
+        """Return the rows as sketches take them."""
+        from ..sketches.inputs import rows_of
 
-        table: dict[str, Any] = {f"column {i}": column for i, column in enumerate(self.items.get_columns())}
-        if self.group is not None:
-            table["group"] = self.group
-        return _from_table(table, self.counts, self.person)
+        columns = {column.name: column for column in self.items.get_columns()}
+        return rows_of(columns, self.counts, self.person, self.group)
 
 
 @dataclass(frozen=True)
@@ -248,28 +247,10 @@ def open_source(
     return Source(name, formats.pop(), tuple(paths), header)
 
 
+@quiet
 def feed(target: Sketch | GroupedSketch, batches: Iterable[Batch], *, persons: bool = False) -> None:
     """Count all batches in one ingestion call; with ``persons`` they are gathered first, to limit each person."""
-    from ..sketches.sketch import Sketch
-
-    failed: list[InputError] = []
-
-    def watched() -> Iterator[Batch]:
-        try:
-            yield from batches
-        except InputError as error:
-            failed.append(error)
-            raise
-
-    try:
-        if isinstance(target, Sketch):
-            target._update_batches(((b.items, b.counts, b.person) for b in watched()), enforced=persons)
-        else:
-            target.feed((batch.clean() for batch in watched()), persons=persons)
-    except InputError:
-        if failed:  # the reader's own words, without the number of batches before
-            raise failed[0] from None
-        raise
+    target.take_in((batch.clean() for batch in batches), persons=persons)
 
 
 def column_of_integers(series: pl.Series, label: str, offset: int = 0, *, text_hint: bool = True) -> pl.Series:

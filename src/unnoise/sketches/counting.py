@@ -17,11 +17,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from functools import lru_cache
+from queue import SimpleQueue
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,10 +28,11 @@ from numpy.typing import NDArray
 
 from ..guard import wipe
 from ..layout import Layout
-from .hashing import BLOCK, UInt64, cells_of, each_block, workers_of_this_process
+from .hashing import BLOCK, UInt64, cells_of, each_block
 from .inputs import Rows
+from .threads import crew
 
-__all__ = ["Ahead", "Hashed", "Located", "Piece", "scatter_add"]
+__all__ = ["Hashed", "Located", "Piece", "count_ahead", "scatter_add"]
 
 Int64 = NDArray[np.int64]
 Product = Callable[..., Any]
@@ -134,34 +134,41 @@ def _ones() -> Int64:
     return np.ones(BLOCK, dtype=np.int64)
 
 
-class Ahead:
-    """Rows counted in the background, as many batches at a time as there are processors, while the next are read.
+def count_ahead(cells: Int64, batches: Iterable[Rows], layout: Layout) -> None:
+    """Count rows that have been checked in the background, a batch on each processor, while the next are read.
 
-    Leaving the block waits for all of them, also after an error.
+    An error or an interruption waits for nobody: what holds these cells must be broken then.
     """
+    lock, stop = threading.Lock(), threading.Event()
+    ended: SimpleQueue[BaseException | None] = SimpleQueue()
+    under_way = 0
 
-    def __init__(self, cells: Int64, layout: Layout) -> None:
-        self._cells, self._layout = cells, layout
-        self._lock, self._stop = threading.Lock(), threading.Event()
-        self._under_way: deque[Future[None]] = deque()
+    def counting(rows: Rows) -> Callable[[], None]:
+        def work() -> None:
+            try:
+                Hashed(rows, layout, lock, 1).add(cells, stop)
+                ended.put(None)
+            except BaseException as error:
+                ended.put(error)
 
-    def count(self, batches: Iterable[Rows]) -> None:
-        """Count rows that have been checked; raise what went wrong."""
-        workers = workers_of_this_process()
+        return work
+
+    def one_ended() -> None:
+        error = ended.get()
+        if error is not None:
+            raise error
+
+    try:
         for rows in batches:
-            if len(self._under_way) >= (os.cpu_count() or 1):
-                self._under_way.popleft().result()
-            piece = Hashed(rows, self._layout, self._lock, 1)
-            self._under_way.append(workers.submit(piece.add, self._cells, self._stop))
-        while self._under_way:
-            self._under_way.popleft().result()
-
-    def __enter__(self) -> Ahead:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stop.set()
-        wait(self._under_way)
+            if under_way >= (os.cpu_count() or 1):
+                one_ended()
+                under_way -= 1
+            crew().submit(counting(rows))
+            under_way += 1
+        for _ in range(under_way):
+            one_ended()
+    finally:
+        stop.set()
 
 
 def scatter_add(cells: Int64, where: Int64, counts: Int64, sign: int = 1) -> None:

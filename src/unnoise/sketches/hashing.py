@@ -22,9 +22,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from fractions import Fraction
-from functools import lru_cache
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,19 +33,18 @@ from ..arrays import Int64
 from ..errors import InputError
 from ..guard import wipe
 from ..layout import Layout
+from .threads import all_of
 
 __all__ = [
     "as_series",
     "cells_of",
     "each_block",
-    "forget_at_fork",
     "hash_columns",
     "hash_words",
     "level_of",
     "sample_limit",
     "string_keys",
     "unhash_words",
-    "workers_of_this_process",
 ]
 
 PRIMES = (
@@ -219,31 +217,7 @@ def each_block(
     if workers == 1:
         _hash_range(columns, hash_seed, shares[0], length, consume, stop)
         return
-    submit = workers_of_this_process().submit
-    work = [submit(_hash_range, columns, hash_seed, share, length, consume, stop) for share in shares]
-    try:
-        wait(work)  # all of them, before an error of one is raised: nobody may work on after the call
-    except BaseException:
-        stop.set()
-        wait(work)
-        raise
-    for done in work:
-        done.result()
-
-
-@lru_cache(maxsize=1)
-def workers_of_this_process() -> ThreadPoolExecutor:
-    """Return the threads that hash; made once, because a thread is slow to start while others work."""
-    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="unnoise-hashing")
-
-
-def forget_at_fork(threads: Any) -> None:
-    """Let a forked child, which has none of its parent's threads, make its own."""
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=threads.cache_clear)
-
-
-forget_at_fork(workers_of_this_process)
+    all_of([partial(_hash_range, columns, hash_seed, share, length, consume, stop) for share in shares], stop)
 
 
 def _hash_range(
@@ -254,7 +228,7 @@ def _hash_range(
     consume: Callable[[int, UInt64], None],
     stop: threading.Event,
 ) -> None:
-    """Hash the blocks of ``length`` items that begin at ``starts``; afterwards the memory used holds nothing of them."""
+    """Hash the blocks of ``length`` items that begin at ``starts``; the memory used is wiped afterwards."""
     memory = _scratch(length)
     try:
         for start in starts:

@@ -18,8 +18,6 @@ from .format.filecells import FileCells, sum_of
 
 __all__ = ["Held"]
 
-OVERFLOW = "counts must stay within 64 bits: a cell would overflow, so nothing was changed"
-
 
 class Held:
     """Cells whose sum is the state of a sketch.
@@ -59,33 +57,31 @@ class Held:
         """Let the cells change no more."""
         self.array().flags.writeable = False
 
-    def with_noise(self, noise: DiscreteLaplace, stream: Keystream, *, public: bool) -> Held:
-        """Return the cells under fresh noise, in the old memory where that is possible.
-
-        Whether the sums fit is looked at only where the cells are ``public``; else a refusal would tell about them.
-        """
-        cells = self.array()
-        if public and largest(cells) > LIMIT // 2:
-            raise InputError(OVERFLOW)
-        out = self.writeable()
-        add_noise(cells, out, noise, stream)
-        return Held(out)
-
-    def plus(self, other: Held, *, public: bool) -> Held:
-        """Return the sum of both, later where both are ``public``, in the old memory where that is possible."""
-        bound = self.largest() + other.largest() if public else None
-        if bound is not None and bound > LIMIT:
-            raise InputError(OVERFLOW)
-        if bound is not None and self.shared:
-            other.shared = True
-            return Held(*self.parts, *other.parts, shared=True, bound=bound)
-        left, right = self.array(), other.array()
-        out = self.writeable()
-        add_cells(left, right, out)
-        return Held(out)
+    def require_room(self, other: Held | None = None) -> None:
+        """Refuse where ``other``, or noise, cannot be added within 64 bits; only for cells that are public."""
+        if self.largest() + (other.largest() if other else LIMIT // 2) > LIMIT:
+            raise InputError("counts must stay within 64 bits: a cell would overflow, so nothing was changed")
 
     def largest(self) -> int:
         """Return at least the largest |cell|; only for cells that are public."""
         if self.bound is None:
             self.bound = sum(part.bound if isinstance(part, FileCells) else largest(part) for part in self.parts)
         return self.bound
+
+    def with_noise(self, noise: DiscreteLaplace, stream: Keystream) -> Held:
+        """Return the cells under fresh noise, in the old memory where that is possible."""
+        cells = self.array()
+        out = self.writeable()
+        add_noise(cells, out, noise, stream)
+        return Held(out)
+
+    def plus(self, other: Held, *, later: bool) -> Held:
+        """Return the sum of both, in the old memory where that is possible; ``later`` where neither will change."""
+        if later and self.shared:
+            other.shared = True
+            return Held(*self.parts, *other.parts, shared=True, bound=self.largest() + other.largest())
+        left, right = self.array(), other.array()
+        out = self.writeable()
+        add_cells(left, right, out)
+        out.flags.writeable = not later
+        return Held(out)

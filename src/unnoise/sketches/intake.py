@@ -6,8 +6,9 @@ batches. They are checked, and held back until the last has come; then they are 
 (:func:`unnoise.guard.changing`).
 
 **Signals** are noticed by the main thread only, so there the commit runs in another one. When the main thread is
-interrupted while it waits, the commit stops between two blocks and takes back what it has added. So a call that does
-not return has counted nothing; or all, when the signal came too late to stop it.
+interrupted while it waits, the commit stops between two blocks, and what it has added is taken back. So a call that
+does not return has counted nothing. (Only a signal in its very last steps, when nothing is left to do but to return,
+looks like one to its caller's next step.)
 
 **Long streams.** What is longer than ``STAGE`` rows and comes in several batches is not held back (that would double
 the memory): from there on batches are counted as they come, and if the stream ends early the sketches stay broken.
@@ -17,10 +18,9 @@ Calls that limit persons hold everything back, because the choice needs all rows
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import lru_cache
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -30,11 +30,12 @@ from numpy.typing import NDArray
 from .._sampler import open_stream
 from ..errors import InputError
 from ..guard import changing
-from .counting import Ahead, Hashed, Located, Piece
+from .counting import Hashed, Located, Piece, count_ahead
 from .domain import OUTSIDE, SKIPPED
-from .hashing import as_series, forget_at_fork
+from .hashing import as_series
 from .inputs import Rows
 from .persons import PersonCodes, limit_contributions
+from .threads import apart
 
 if TYPE_CHECKING:
     from .sketch import Sketch
@@ -79,9 +80,10 @@ class _Intake:
         self.sketches, self.first, self.groups, self.drop = sketches, sketches[0], groups, drop
         self.layout, self.types, self.stated = self.first.layout, self.first._types, False
         self.codes = PersonCodes() if persons else None
+        self.direct = self.layout.kind == "hashed" and not persons and groups is None
         self.label: str | None = None
-        for sketch in sketches:
-            sketch._require_open("update")
+        with self.open():
+            pass
         if persons and self.layout.max_contributions is None:
             raise InputError("person needs max_contributions to be set when the sketch is made")
 
@@ -90,18 +92,19 @@ class _Intake:
         held: list[Rows] = []
         parts: Parts = []
         size = 0
-        direct = self.layout.kind == "hashed" and self.codes is None and self.groups is None
         for rows in batches:
             self.check(rows)
             size += rows.size
-            if direct:
+            if self.direct:
                 held.append(rows)
             else:
                 parts += self.locate(rows)
             if size > STAGE and size > rows.size and self.codes is None:
                 self.run_long(chain(_emptying(held), self.checked(batches)), parts)
                 return
-        self.commit([(0, Hashed(rows, self.layout)) for rows in held if rows.size] if direct else self.limited(parts))
+        if self.direct:
+            parts = [(0, Hashed(rows, self.layout)) for rows in held if rows.size]
+        self.commit(self.limited(parts))
 
     def check(self, rows: Rows) -> None:
         """Refuse rows of other types than those before."""
@@ -119,36 +122,44 @@ class _Intake:
 
     def commit(self, parts: Parts) -> None:
         """Add everything, or nothing."""
-        stop = threading.Event()
+        stop, why = threading.Event(), "an update was interrupted"
+        before = [sketch._recorded() for sketch in self.sketches]
 
-        def work() -> None:
-            with changing(self.sketches, "an update was interrupted"):
+        def add() -> None:
+            with changing(self.sketches, why):
                 for number, piece in parts:
                     piece.add(self.sketches[number]._cells, stop)
-                if not stop.is_set():
-                    self.record()
-                    return
+                if stop.is_set():
+                    raise InterruptedError
+                self.record()
+
+        def take_back() -> None:
+            with changing(self.sketches, why):
                 for number, piece in parts:
                     piece.take_back(self.sketches[number]._cells)
+                for sketch, recorded in zip(self.sketches, before):
+                    sketch._record(*recorded)
+                _wipe(parts)
 
-        try:
-            with self.open():
-                _uninterrupted(work, stop)
-        finally:
-            for _, piece in parts:
-                piece.wipe()
+        with self.open():
+            try:
+                apart(add, stop)
+            except BaseException:
+                apart(take_back, stop)
+                raise
+        _wipe(parts)
 
     def run_long(self, batches: Iterable[Rows], parts: Parts) -> None:
         """Count batches as they come: whatever ends this early leaves the sketches broken."""
         why = "a stream too long to be held back ended early"
         with self.open(), changing(self.sketches, why):
-            if not parts:
-                with Ahead(self.first._cells, self.layout) as ahead:
-                    ahead.count(rows for rows in batches if rows.size)
-            for found in chain([parts], map(self.locate, batches)):
-                for number, piece in _emptying(found):
-                    piece.add(self.sketches[number]._cells, threading.Event())
-                    piece.wipe()
+            if self.direct:
+                count_ahead(self.first._cells, (rows for rows in batches if rows.size), self.layout)
+            else:
+                for found in chain([parts], map(self.locate, batches)):
+                    for number, piece in _emptying(found):
+                        piece.add(self.sketches[number]._cells, threading.Event())
+                        piece.wipe()
             self.record()
 
     @contextmanager
@@ -162,9 +173,17 @@ class _Intake:
             yield
 
     def record(self) -> None:
-        """Note what has been counted, alike in all sketches: what is noted must not tell which groups have rows."""
+        """Note what has been counted, alike in all sketches: what is noted must not tell which groups have rows.
+
+        Types that only the values tell are kept to refuse other ones, and do not show: that would tell of the rows.
+        """
         for sketch in self.sketches:
-            sketch._record(self.types, self.label, stated=self.stated, enforced=self.codes is not None)
+            _, layout, account, label = sketch._recorded()
+            if self.stated:
+                layout = replace(layout, item_types=self.types)
+            if layout.max_contributions is not None:
+                account = account.after_call(enforced=self.codes is not None)
+            sketch._record(self.types, layout, account, label or self.label)
 
     # ── from rows to cells ────────────────────────────────────────────────────────────────────────────────────
 
@@ -172,8 +191,8 @@ class _Intake:
         """Return the cells of some rows, divided among the sketches; changes nothing."""
         if (rows.person is None) != (self.codes is None) and rows.size:
             raise InputError("person must be given for all batches of a call, or for none")
-        finder = self.first._finding(needed=rows.size > 0)
-        if rows.size == 0 or finder is None:
+        finder = self.first._finding()
+        if rows.size == 0:
             return []
         cells = finder.find(rows.columns)
         owned = not any(cells is column for column in rows.columns)
@@ -182,7 +201,7 @@ class _Intake:
         if self.layout.kind == "hashed" or cells.min() >= 0:
             return self.divided(found, numbers)
         if self.first._unknown == "error" and (cells == OUTSIDE).any():
-            known = f" 0…{self.layout.cells - 1}" if self.layout.fingerprint is None else ""
+            known = f" 0…{self.layout.domain - 1}" if self.layout.domain and self.layout.fingerprint is None else ""
             raise InputError(
                 f"items must be in the declared domain{known}, got one outside: nothing was counted (unknown='drop' "
                 f"ignores such items)"
@@ -240,6 +259,11 @@ class _Intake:
         return kept
 
 
+def _wipe(parts: Parts) -> None:
+    for _, piece in parts:
+        piece.wipe()
+
+
 def _emptying(values: list[Any]) -> Iterator[Any]:
     """Yield the values, none of which is kept."""
     values.reverse()
@@ -269,31 +293,3 @@ def _join(pieces: list[Located]) -> Located:
     for piece in pieces:
         piece.wipe()
     return joined
-
-
-# ── out of reach of signals ───────────────────────────────────────────────────────────────────────────────────
-
-
-@lru_cache(maxsize=1)
-def _committer() -> ThreadPoolExecutor:
-    """Return the thread that commits for the main thread."""
-    return ThreadPoolExecutor(1, thread_name_prefix="unnoise-commit")
-
-
-forget_at_fork(_committer)
-
-
-def _uninterrupted(work: Callable[[], None], stop: threading.Event) -> None:
-    """Do the work where no signal is noticed; an interruption sets ``stop`` and is raised when the work has ended."""
-    if threading.current_thread() is not threading.main_thread():
-        work()
-        return
-    done = None
-    try:
-        done = _committer().submit(work)
-        done.result()
-    except BaseException:
-        stop.set()
-        if done is not None:
-            wait([done])
-        raise

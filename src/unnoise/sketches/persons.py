@@ -93,7 +93,7 @@ class PersonCodes:
 
 
 def _bytes_of(texts: Any) -> tuple[NDArray[np.uint8], Int64]:
-    """Return the UTF-8 bytes of all texts in one array, a block longer than they are, and where each begins and ends."""
+    """Return the UTF-8 bytes of all texts and a block of zeros, and where each text begins and the last ends."""
     import pyarrow as pa
 
     array = texts.to_arrow().cast(pa.large_string())

@@ -155,9 +155,9 @@ def sketch(
 
 def _sketches(call: Call) -> list[Sketch]:
     """Run the job and return the sketch of each group: every noise vector new, so with an identity of its own."""
+    from ..guard import new_identity
     from ..layout import Account
     from ..sketches.format.parameters import Stored
-    from ..sketches.guards import new_identity
     from ..sketches.sketch import Sketch
     from ._job import collect_counts
 
@@ -169,8 +169,7 @@ def _sketches(call: Call) -> list[Sketch]:
     for i in range(0, len(parts), call.layout.levels):
         cells = np.concatenate(parts[i : i + call.layout.levels]) if call.layout.levels > 1 else parts[i]
         stored = Stored(cells, call.work.noise, call.layout, account, frozenset([new_identity()]))
-        sketches.append(Sketch._from_stored(stored))
-        sketches[-1]._label = call.label
+        sketches.append(Sketch.from_public(stored, label=call.label))
     return sketches
 
 

@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NoReturn
 
 from ...arrays import Int64
-from ...errors import FormatError
-from ...labels import Labels
+from ...errors import FormatError, InputError
+from ...labels import Labels, as_labels, today
 from ...layout import Account, Layout, guarantee
 from ...noise import DiscreteLaplace
 from .filecells import FileCells
+from .flatbuffer import MOST_PARAMETERS
 
-__all__ = ["Stored", "parameters_of", "parse_parameters", "unit_of"]
+__all__ = ["Stored", "fresh_labels", "parameters_of", "parse_parameters"]
 
 _FRACTION = re.compile(r"[0-9]{1,60}(/[0-9]{1,60})?")
+_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _IDENTITY = re.compile(r"[0-9a-f]{32}")
+NOTHING_SAID = Labels()
 LISTS = ("site", "period", "column", "report_ids")
 
 
@@ -41,7 +45,7 @@ class Stored:
     layout: Layout
     account: Account
     identities: frozenset[bytes]
-    labels: Labels = Labels()
+    labels: Labels = NOTHING_SAID
 
 
 def parameters_of(stored: Stored) -> bytes:
@@ -64,18 +68,29 @@ def parameters_of(stored: Stored) -> bytes:
         "pan_private": layout.pan_private,
         "power": str(stored.noise.power),
         "rate": None if layout.rate is None else str(layout.rate),
-        "unit": stored.labels.unit or unit_of(layout),
+        "unit": stored.labels.unit or _unit(layout),
     }
     return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def unit_of(layout: Layout) -> str:
+def _unit(layout: Layout) -> str:
     """Return whom ε protects where nobody has given it a name."""
     return "occurrence" if layout.max_contributions is None else "person"
 
 
+def fresh_labels(given: Labels | Mapping[str, Any] | None, layout: Layout) -> Labels:
+    """Return the labels of a new sketch: what was given, with its unit and the day."""
+    labels = as_labels(given)
+    unit = labels.unit or _unit(layout)
+    if (unit == "occurrence") != (layout.max_contributions is None):
+        raise InputError(f"unit must be occurrence, or a name where max_contributions is given, got {unit!r}")
+    return replace(labels, unit=unit, created=today())
+
+
 def parse_parameters(parameters: bytes, version: int) -> dict[str, Any]:
     """Return noise, layout, account, identities and labels out of the JSON, everything checked."""
+    if len(parameters) > MOST_PARAMETERS:
+        raise FormatError("its parameters are longer than 1 MB")
     values = json.loads(parameters, object_pairs_hook=_object, parse_constant=_no_number)
     if not isinstance(values, dict):
         raise FormatError("its parameters must be a JSON object")
@@ -92,7 +107,7 @@ def parse_parameters(parameters: bytes, version: int) -> dict[str, Any]:
         "noise": noise,
         "account": Account(calls=_field(spent, "calls", int), promised=_field(spent, "promised", int)),
         "identities": frozenset(bytes.fromhex(identity) for identity in identities),
-        "labels": _labels(values, layout) if version > 1 else Labels(unit=unit_of(layout)),
+        "labels": _labels(values, layout) if version > 1 else Labels(unit=_unit(layout)),
     }
 
 
@@ -116,10 +131,11 @@ def _layout(values: dict[str, Any]) -> Layout:
 
 def _labels(values: dict[str, Any], layout: Layout) -> Labels:
     """Return the labels; the unit must fit the limit per person."""
-    texts = {name: _field(values, name, str) for name in ("label", "unit", "created")}
+    texts: dict[str, Any] = {name: _field(values, name, str) for name in ("label", "unit", "created")}
     if (texts["unit"] == "occurrence") != (layout.max_contributions is None) or not texts["unit"]:
-        raise FormatError(f"its unit must be occurrence, or a name where contributions are limited, got {texts['unit']!r}")
-    lists = {name: tuple(_texts(values, name)) for name in LISTS}
+        wanted = "occurrence" if layout.max_contributions is None else "a name other than occurrence"
+        raise FormatError(f"its unit must be {wanted}, got {texts['unit']!r}")
+    lists: dict[str, Any] = {name: tuple(_texts(values, name)) for name in LISTS}
     labels = Labels(**texts, **lists)
     if any(getattr(labels, name) != lists[name] for name in LISTS):
         raise FormatError("its sites, periods and report ids must be sorted, each once")
@@ -173,5 +189,7 @@ def _require_whole(layout: Layout) -> None:
         raise FormatError(f"a known sketch must have one cell per item, got {layout.domain} and {layout.cells}")
     if layout.kind == "sampled" and (layout.domain is None or layout.rate is None or layout.hash_seed is None):
         raise FormatError("a sampled sketch must state domain, rate and hash_seed")
+    if layout.fingerprint is not None and not _FINGERPRINT.fullmatch(layout.fingerprint):
+        raise FormatError("its fingerprint must be 64 hexadecimal digits")
     if layout.kind != "hashed" and layout.fingerprint is None and layout.item_types not in (None, ("int",)):
         raise FormatError(f"a domain 0…d−1 must have items of type int, got {layout.item_types}")
