@@ -1,10 +1,11 @@
 #!/bin/sh
-# Install the Debian packages that the browser and Spark tests need, where they are missing and where we may.
+# Install the Debian packages that the browser, Spark and Postgres tests need, where they are missing and where we may.
 set -eu
 missing=""
 command -v chromium >/dev/null 2>&1 || missing="$missing chromium"
 command -v chromedriver >/dev/null 2>&1 || missing="$missing chromium-driver"
 command -v java >/dev/null 2>&1 || missing="$missing openjdk-17-jre-headless"
+ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$missing postgresql-15"
 command -v tmux >/dev/null 2>&1 || missing="$missing tmux"
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 from scipy import stats
 
@@ -20,18 +22,23 @@ def noisy_profile(rng: np.random.Generator, counts: np.ndarray, law: DiscreteLap
     return NoisyProfile.from_counts(simulate(rng, counts, law), epsilon=law.epsilon, power=law.power)
 
 
-def unified_limits(x: float, level: float) -> tuple[float, float]:
-    """Feldman–Cousins limits for μ ≥ 0 by brute force: rank every x by likelihood ratio, for a grid of μ."""
+@cache
+def accepted_intervals(level: float) -> list[tuple[float, float, float]]:
+    """μ and the interval of x accepted for it, by brute force: rank every x by likelihood ratio, for a grid of μ."""
     xs = np.linspace(-8, 14, 22_001)
-    step = xs[1] - xs[0]
+    step, best = xs[1] - xs[0], np.exp(-((xs - np.maximum(xs, 0)) ** 2) / 2)
     accepted = []
     for mu in np.linspace(0, 9, 901):
-        density = stats.norm.pdf(xs - mu)
-        ratio = density / stats.norm.pdf(xs - np.maximum(xs, 0))
-        order = np.argsort(-ratio, kind="stable")
-        kept = order[: int(np.searchsorted(np.cumsum(density[order]) * step, level)) + 1]
-        if xs[kept].min() <= x <= xs[kept].max():
-            accepted.append(mu)
+        density = np.exp(-((xs - mu) ** 2) / 2) / np.sqrt(2 * np.pi)
+        order = np.argsort(-density / best, kind="stable")
+        kept = xs[order[: int(np.searchsorted(np.cumsum(density[order]) * step, level)) + 1]]
+        accepted.append((float(mu), float(kept.min()), float(kept.max())))
+    return accepted
+
+
+def unified_limits(x: float, level: float) -> tuple[float, float]:
+    """Feldman–Cousins limits for μ ≥ 0: the first and the last μ that accept x."""
+    accepted = [mu for mu, first, last in accepted_intervals(level) if first <= x <= last]
     return min(accepted), max(accepted)
 
 

@@ -54,7 +54,8 @@ def law(n: int, power: int, a: Fraction = HALF) -> Fraction:
 
 
 def oracle_weight(g: Rational, v: int, power: int, bound: int | None = None, a: Fraction = HALF) -> Fraction:
-    """w(v) of DESIGN 4.2, from its statement: folded for power 1, the filter applied power times otherwise."""
+    """w(v) of DESIGN 4.2, from its statement: folded for power 1, else the filter applied power times
+    to g, which is a straight line below 0."""
     kappa = a / (1 - a) ** 2
     if power == 1:
         t = max(v, 0) if bound is None else min(max(v, 0), bound)
@@ -69,10 +70,29 @@ def oracle_weight(g: Rational, v: int, power: int, bound: int | None = None, a: 
     def once(function: Rational) -> Rational:
         return lambda t: function(t) - kappa * (function(t - 1) - 2 * function(t) + function(t + 1))
 
-    filtered: Rational = lambda t: g(max(t, 0))  # noqa: E731
+    filtered: Rational = lambda t: g(t) if t >= 0 else g(0) + t * (g(1) - g(0))  # noqa: E731
     for _ in range(power):
         filtered = once(filtered)
     return filtered(v)
+
+
+def least_variance(g, values, cells, noise):
+    """min Σ cells·w² subject to Σ_v P(v − h)·w(v) = g(h) for h ≥ 0: the dual of dense constrained least squares.
+
+    Values above thrice the power are left to the filter, which nothing can improve there; below, all is free.
+    """
+    power = int(noise.power)
+    kappa = noise.a / (1 - noise.a) ** 2
+    w = np.asarray(g(np.maximum(np.arange(values[0] - power, values[-1] + power + 1), 0)), dtype=float)
+    for _ in range(power):
+        w = w[1:-1] - kappa * np.diff(w, 2)
+    free = values < 3 * power + 4
+    counts = np.arange(0, 3 * power + 4 + 12)
+    rows = noise.pmf((values[free] - counts[:, None]).ravel()).reshape(counts.size, -1)
+    root = np.sqrt(cells[free])
+    scaled = np.linalg.lstsq((rows / root).T @ np.eye(counts.size), root * w[free], rcond=1e-12)[0]
+    best = (rows / root).T @ scaled
+    return float(best @ best + cells[~free] @ w[~free] ** 2)
 
 
 def expectation(w: Rational, h: int, power: int, degree: int, settled: int, a: Fraction = HALF) -> Fraction:

@@ -100,7 +100,7 @@ def release(name: str, df: Any) -> dict[str, Any]:
     _tasks.tally_function = watched(name, HARMS[name])  # type: ignore[assignment]
     start = time.perf_counter()
     with testing.seeded(5):
-        noisy = _noisy_profiles(_call.prepare(df, "i", **OPTIONS))[0]
+        noisy = _noisy_profiles(_call.prepare(_call.Request(df, "i", **OPTIONS)))[0]
     digest = sha256(noisy.values.tobytes() + noisy.tally.tobytes()).hexdigest()
     attempts = [(path.name.split(".")[1:], path.read_text().split()) for path in sorted(FOLDER.glob(f"{name}.*.*"))]
     return {"digest": digest, "attempts": attempts, "seconds": time.perf_counter() - start}

@@ -17,7 +17,7 @@ from unnoise import testing
 from unnoise.layout import hashed_layout
 from unnoise.sketches import counting, intake
 from unnoise.sketches.hashing import hash_columns, hash_words
-from unnoise.sketches.inputs import Rows, rows_of
+from unnoise.sketches.inputs import Rows, clean_rows
 from unnoise.sketches.sketch import Sketch
 
 
@@ -95,7 +95,7 @@ def counts_of(sketch: Sketch) -> Any:
 def batches(number: int, size: int) -> Iterator[Rows]:
     rng = np.random.default_rng(4)
     for i in range(number):
-        yield rows_of({"items": rng.integers(0, 1000, size)}, rng.integers(1, 5, size) if i % 2 else None)
+        yield clean_rows({"items": rng.integers(0, 1000, size)}, rng.integers(1, 5, size) if i % 2 else None)
 
 
 def test_batches_counted_ahead_are_all_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ def test_a_piece_takes_back_what_it_has_added(stop: int, counted: bool, monkeypa
     monkeypatch.setattr("unnoise.sketches.hashing.BLOCK", 1 << 10)
     monkeypatch.setattr(counting, "BLOCK", 1 << 10)
     items = np.arange(300_000) % 64
-    rows, layout = rows_of({"items": items}, items if counted else None), hashed_layout(64, None, hash_seed=0)
+    rows, layout = clean_rows({"items": items}, items if counted else None), hashed_layout(64, None, hash_seed=0)
     told, real = threading.Event(), counting.scatter_add
     calls: list[int] = []
 

@@ -51,6 +51,7 @@ def test_oracle_law_is_a_law():
 @pytest.mark.parametrize(("name", "g", "degree"), FUNCTIONS)
 def test_unbiased_exactly_and_variance_too(name, g, degree, power):
     """Fractions: E w(h+Z) = g(h) and E[w² − W[g²]] = Var w, with infinite tails in closed form."""
+    degree = degree if power == 1 else max(degree, 1)  # a straight line below 0
     for h in COUNTS:
         mean = expectation(lambda v: oracle_weight(g, v, power), h, power, degree, 8)
         assert mean == g(h)
@@ -66,7 +67,7 @@ def test_code_computes_what_fractions_compute(name, g, degree, power):
     ours = weights(vectorised(g), values, log2(power))
     exact = np.array([float(oracle_weight(g, int(v), power)) for v in values])
     assert np.allclose(ours, exact, rtol=1e-12, atol=1e-11)
-    for v in values.tolist():
+    for v in values.tolist() if power == 1 else ():  # higher powers: test_continuation.py
         noisy = NoisyProfile.from_tally([v], [1], noise=log2(power))
         value, variance = functional(noisy, vectorised(g))
         assert value == pytest.approx(float(oracle_weight(g, v, power)), rel=1e-12, abs=1e-11)

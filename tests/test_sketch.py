@@ -22,7 +22,7 @@ from unnoise.errors import InputError
 from unnoise.noise import DiscreteLaplace
 from unnoise.sketches.domain import OUTSIDE, _ListCells
 from unnoise.sketches.hashing import cells_of, hash_columns
-from unnoise.sketches.inputs import BATCH, Rows, rows_of
+from unnoise.sketches.inputs import BATCH, Rows, clean_rows
 from unnoise.sketches.sketch import Sketch
 
 TEXTS = ["red", "blue", "red", "é漢🦀", "", "blue", "red"]
@@ -382,7 +382,7 @@ def test_epsilon_is_a_decision() -> None:
         (lambda: Sketch.hashed(4, epsilon=1, hash_seed=-1), "hash_seed must be an integer ≥ 0, got -1"),
         (lambda: Sketch.hashed(4, epsilon=1, hash_seed=2**64), "hash_seed must be below"),
         (lambda: Sketch.hashed(4, epsilon=1, hash_seed="x"), "hash_seed must be an integer ≥ 0, got 'x'"),
-        (lambda: Sketch.hashed(4, epsilon=1, max_contributions=0), "max_contributions must be an integer ≥ 1, got 0"),
+        (lambda: Sketch.hashed(4, epsilon=1, max_contributions=0), "max_contributions must be an integer between 1"),
         (lambda: Sketch.hashed(4, epsilon=1, item_types=["float"]), "item_types must each be 'int' or 'str'"),
         (lambda: Sketch.hashed(4, epsilon=1, pan_private=1), "pan_private must be True or False"),
         (lambda: Sketch.known(0, epsilon=1), "domain must hold at least one item, got 0"),
@@ -428,7 +428,7 @@ def test_contributions_are_limited_per_person() -> None:
 def test_limit_holds_across_batches_of_one_call() -> None:
     def rows() -> Iterator[Rows]:
         for _ in range(5):
-            yield rows_of({"items": [0, 1]}, person=["x", "x"])
+            yield clean_rows({"items": [0, 1]}, person=["x", "x"])
 
     with testing.noiseless():
         sketch = Sketch.known(2, epsilon=1, max_contributions=4)

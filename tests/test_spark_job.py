@@ -42,7 +42,7 @@ def numbers(spark: Any) -> Any:
 
 def prepared(df: Any, columns: Any, seed: int, **options: Any) -> _call.Call:
     with testing.seeded(seed):
-        return _call.prepare(df, columns, **{**OPTIONS, **options})
+        return _call.prepare(_call.Request(df, columns, **{**OPTIONS, **options}))
 
 
 def key_of(seed: int) -> bytes:

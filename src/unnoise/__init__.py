@@ -17,13 +17,16 @@ if TYPE_CHECKING:
     from . import protocols as protocols
     from . import spark as spark
     from ._sampler import discrete_laplace as discrete_laplace
+    from .answers.direct import DirectProfile as DirectProfile
     from .answers.estimate import Estimate as Estimate
     from .answers.items import ItemProfile as ItemProfile
     from .answers.plan import plan as plan
     from .answers.profile import Profile as Profile
     from .answers.reconstruct import reconstruct as reconstruct
     from .answers.report import report as report
+    from .api import direct as direct
     from .api import profile as profile
+    from .curve import NoisyCurve as NoisyCurve
     from .errors import ClaimWarning as ClaimWarning
     from .errors import ConvergenceError as ConvergenceError
     from .errors import FormatError as FormatError
@@ -47,6 +50,7 @@ _MODULES = ("bounds", "protocols", "spark")
 _HOMES = {
     "ClaimWarning": "errors",
     "ConvergenceError": "errors",
+    "DirectProfile": "answers.direct",
     "DiscreteLaplace": "noise",
     "Estimate": "answers.estimate",
     "FormatError": "errors",
@@ -55,6 +59,7 @@ _HOMES = {
     "InputError": "errors",
     "ItemProfile": "answers.items",
     "NoisyCounts": "noisy",
+    "NoisyCurve": "curve",
     "NoisyProfile": "noisy",
     "OverloadError": "errors",
     "PrivacyError": "errors",
@@ -63,6 +68,7 @@ _HOMES = {
     "Sketch": "sketches.sketch",
     "UnnoiseError": "errors",
     "UnnoiseWarning": "errors",
+    "direct": "api",
     "discrete_laplace": "_sampler",
     "noise_shares": "sketches.sketch",
     "plan": "answers.plan",

@@ -1,17 +1,20 @@
-"""The one bridge between the secret and the public side: from items to a private profile in one call."""
+"""The bridge between the secret and the public side: from items to a private profile in one call."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 from .answers.reconstruct import reconstruct
-from .noise import Exact
+from .errors import InputError
+from .noise import Exact, exact_positive
 from .sketches.sketch import Sketch
 
 if TYPE_CHECKING:
+    from .answers.direct import DirectProfile
     from .answers.profile import Profile
 
-__all__ = ["profile"]
+__all__ = ["direct", "profile"]
 
 
 def profile(items: Any, *, epsilon: Exact, counts: Any = None, cells: int = 2**20, method: str = "auto") -> Profile:
@@ -37,3 +40,74 @@ def profile(items: Any, *, epsilon: Exact, counts: Any = None, cells: int = 2**2
     sketch = Sketch.hashed(cells, epsilon=epsilon)
     sketch.update(items, counts)
     return reconstruct(sketch.release(), method=method)
+
+
+@overload
+def direct(
+    items: Any, *, epsilon: Exact, counts: Any = None, person: Any = None, max_contributions: int | None = None,
+) -> DirectProfile: ...  # fmt: skip
+
+
+@overload
+def direct(
+    items: Any, *, epsilon: Exact, counts: Any = None, person: Any = None, max_contributions: int | None = None,
+    by: Any, groups: Sequence[str],
+) -> dict[str, DirectProfile]: ...  # fmt: skip
+
+
+def direct(
+    items: Any, *, epsilon: Exact, counts: Any = None, person: Any = None, max_contributions: int | None = None,
+    by: Any = None, groups: Sequence[str] | None = None,
+) -> DirectProfile | dict[str, DirectProfile]:  # fmt: skip
+    """Return the private profile of the items, the noise put on the profile itself by whoever holds the rows.
+
+    The rows are counted exactly, in memory; the number of items with at least t occurrences is released for every t of
+    a fixed grid, each with discrete Laplace noise, and nothing else leaves this call (:mod:`unnoise.curve`). That is 4
+    to 14 times closer to the truth than a sketch at equal ε, but cannot be updated or merged afterwards.
+
+    Parameters
+    ----------
+    items : integers, strings or tuples of them, in any of the forms :meth:`Sketch.update` takes
+    epsilon : ε > 0, for one occurrence of one item or, with ``person`` or ``max_contributions``, for one person
+    counts : occurrences of each item; one each when not given. Below 0 they take occurrences away
+    person : column (or its name) of the person behind each row; ``True`` where the items themselves are the persons
+    max_contributions : most occurrences of one person that count, over all groups together, chosen at random. Not
+        needed where the items are the persons; without ``person`` it is the caller's promise
+    by, groups : column (or its name) of the group of each row, and the names of all groups, declared because groups
+        taken from the data would leak; rows of other groups are dropped
+
+    Returns
+    -------
+    Profile, or with ``groups`` a dict of them
+        ``.curve`` holds the released numbers, ``.guarantee`` the promise in words.
+
+    Examples
+    --------
+    >>> p = direct(["red", "blue", "red"] * 5_000, epsilon=1)
+    >>> 9_000 < float(p.total) < 21_000, p.curve
+    (True, NoisyCurve(1,856 numbers of at_least, ε = 1))
+    >>> visits = {"user": [1, 1, 2], "day": ["a", "b", "a"]}
+    >>> sorted(direct(visits, epsilon=1, person="user", by="day", groups=["a", "b"]))
+    ['a', 'b']
+    """
+    profiles = _direct(items, epsilon, counts, person, max_contributions, by, groups)
+    return profiles[""] if groups is None else profiles
+
+
+def _direct(
+    items: Any, epsilon: Exact, counts: Any, person: Any, most: int | None, by: Any, groups: Sequence[str] | None,
+    *, for_tests: bool = False,
+) -> dict[str, DirectProfile]:  # fmt: skip
+    """Count, put the noise on, answer; ``for_tests`` lets noise out that protects nobody."""
+    from .answers.direct import direct_profile
+    from .holding.counting import count_exactly, rows_of
+    from .holding.release import release
+    from .reading.groups import _checked_names
+
+    if (by is None) != (groups is None):
+        raise InputError("by and groups go together: the groups are declared, not taken from the data")
+    exact_positive("epsilon", epsilon)
+    names = None if groups is None else _checked_names(groups)
+    tables, unit = rows_of(items, counts, person, by, most)
+    curves = release(count_exactly(tables, unit, names), unit, epsilon, for_tests=for_tests)
+    return {name: direct_profile(curve) for name, curve in curves.items()}

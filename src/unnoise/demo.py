@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .answers.profile import Profile
+from .answers.questions import DISTINCT, TOTAL, at_least, exactly
 from .answers.reconstruct import reconstruct
+from .answers.render import rich_table
 from .answers.report import report
 from .arrays import Int64
 from .sketches.sketch import Sketch
@@ -126,17 +127,8 @@ def _write_report(
     page.write_text(text, encoding="utf-8")
 
 
-def _table(*columns: str) -> Any:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
-    for index, name in enumerate(columns):
-        table.add_column(name, justify="right" if index else "left")
-    return table
-
-
 def _cell(estimate: Any) -> str:
-    from .answers.report_tables import sensible
+    from .answers.render import sensible
 
     value, low, high = sensible(estimate)
     return f"[bold]{value}[/bold] [dim]({low}–{high})[/dim]"
@@ -144,19 +136,14 @@ def _cell(estimate: Any) -> str:
 
 def _questions(truth: Int64) -> list[tuple[str, int, Callable[[Profile], Any]]]:
     """Return label, truth and how to ask a profile."""
-    found: list[tuple[str, int, Callable[[Profile], Any]]] = [
-        ("different items", truth.size, lambda p: p.distinct),
-        ("exactly once", int((truth == 1).sum()), lambda p: p.exactly(1)),
-        ("exactly twice", int((truth == 2).sum()), lambda p: p.exactly(2)),
-    ]
-    for k in SHOWN[2:]:
-        found.append((f"at least {k} times", int((truth >= k).sum()), partial(Profile.at_least, k=k)))
-    found.append(("flights", int(truth.sum()), lambda p: p.total))
-    return found
+    values, how_many = np.unique(truth, return_counts=True)
+    asked = {"different items": DISTINCT, "exactly once": exactly(1), "exactly twice": exactly(2)}
+    asked |= {f"at least {k} times": at_least(k) for k in SHOWN[2:]} | {"flights": TOTAL}
+    return [(label, int(question.truth(values, how_many)), question.ask) for label, question in asked.items()]
 
 
 def _epsilon_table(truth: Int64, private: dict[float, Profile]) -> Any:
-    table = _table("", "truth", *(f"ε = {epsilon}" for epsilon in private))
+    table = rich_table("", "truth", *(f"ε = {epsilon}" for epsilon in private))
     for label, true, ask in _questions(truth):
         table.add_row(label, f"{true:,}", *(_cell(ask(profile)) for profile in private.values()))
     return table
@@ -165,7 +152,8 @@ def _epsilon_table(truth: Int64, private: dict[float, Profile]) -> Any:
 def _site_table(data: pl.DataFrame, truth: Int64, merged: Profile, sites: dict[str, Profile]) -> Any:
     import polars as pl
 
-    table = _table(f"ε = {SITE_EPSILON} each", "once, truth", "once, private", "different, truth", "different, private")
+    columns = ("once, truth", "once, private", "different, truth", "different, private")
+    table = rich_table(f"ε = {SITE_EPSILON} each", *columns)
     for site, profile in sites.items():
         true = _true_counts(data.filter(pl.col("origin") == site))
         once, distinct = _cell(profile.exactly(1)), _cell(profile.distinct)

@@ -18,9 +18,12 @@ from .checks import check_integer, is_integer
 from .errors import IncompatibleError, InputError
 from .noise import DiscreteLaplace, tidy
 
-__all__ = ["ITEM_TYPES", "MEASURED_LEVELS", "MOST_LEVELS", "Account", "Kind", "Layout", "guarantee", "hashed_layout"]
+__all__ = [
+    "ITEM_TYPES", "MEASURED_LEVELS", "MOST_LEVELS", "Account", "Kind", "Layout", "guarantee", "hashed_layout",
+    "in_words",
+]  # fmt: skip
 
-Kind = Literal["known", "hashed", "sampled"]
+Kind = Literal["known", "hashed", "sampled", "direct"]
 ITEM_TYPES = ("int", "str")
 
 MOST_LEVELS = 54
@@ -50,7 +53,8 @@ class Layout:
     """What the cells of a sketch stand for.
 
     kind : "known" (one cell per item of a declared domain; also noisy histograms from elsewhere),
-        "hashed" (items fall into cells by their hash), "sampled" (cells for a hashed sample of a domain)
+        "hashed" (items fall into cells by their hash), "sampled" (cells for a hashed sample of a domain);
+        "direct" is no sketch: the numbers of a released curve (:mod:`unnoise.curve`)
     cells : number of cells, over all levels
     domain : size of the declared domain (known, sampled), else None
     rate : sampling rate of the domain (sampled), else None
@@ -74,8 +78,8 @@ class Layout:
     pan_private: bool = False
 
     def __post_init__(self) -> None:
-        if self.kind not in ("known", "hashed", "sampled"):
-            raise InputError(f"kind must be 'known', 'hashed' or 'sampled', got {self.kind!r}")
+        if self.kind not in ("known", "hashed", "sampled", "direct"):
+            raise InputError(f"kind must be 'known', 'hashed', 'sampled' or 'direct', got {self.kind!r}")
         for name, low, high in NUMBERS:
             if getattr(self, name) is not None or name in ("cells", "levels"):
                 object.__setattr__(self, name, check_integer(name, getattr(self, name), low, high))
@@ -182,17 +186,21 @@ def guarantee(noise: DiscreteLaplace, layout: Layout, account: Account | None = 
 def _unit(noise: DiscreteLaplace, layout: Layout) -> str:
     """The sentence that names ε and the unit it protects."""
     c = layout.max_contributions
-    epsilon = noise.epsilon * (c or 1)
-    exponent = tidy(epsilon)
-    factor = f"e^({exponent})" if "/" in exponent else f"e^{exponent}"
-    if epsilon <= 20:
-        factor += f" ≈ {math.exp(epsilon):.3g}"
     if c is None:
         unit, change = "one occurrence", "one occurrence of one item"
     else:
         plural = "s" if c > 1 else ""
         unit = "one person in one ingestion call"
         change = f"one person, with at most {c} occurrence{plural} in the call,"
+    return in_words(noise.epsilon * (c or 1), unit, change)
+
+
+def in_words(epsilon: Fraction, unit: str, change: str) -> str:
+    """Say what ε promises to a unit when ``change`` is added or removed."""
+    exponent = tidy(epsilon)
+    factor = f"e^({exponent})" if "/" in exponent else f"e^{exponent}"
+    if epsilon <= 20:
+        factor += f" ≈ {math.exp(epsilon):.3g}"
     return (
         f"ε = {tidy(epsilon)} for {unit}: adding or removing {change} changes the probability of "
         f"anything released by a factor of at most {factor}."

@@ -4,7 +4,8 @@ Every answer about a range of counts is a *band*: the entry t is lo = hi = t, ``
 an upper end. With g the indicator of the band, the unbiased estimate is Σ_cells w(x) over the noisy counts x, where
 w is the inverse filter of the noise applied to g: w(x) = C(x − lo) − C(x − hi − 1), C the running sum of the
 filter's taps (for ρ = 1 these are −κ, 1 + 2κ, −κ with κ = a/(1−a)², and x is folded at 0). Because g² = g,
-the unbiased estimate of its variance is Σ_cells w² − w.
+the unbiased estimate of its variance is Σ_cells w² − w. Bands with an edge near 0 have, for ρ > 1, the weights of least
+variance (:func:`unnoise.estimators.linear.least_weights`).
 
 Three ingredients make the interval:
 
@@ -33,15 +34,17 @@ adds the sampling variance of a finite population.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from ..arrays import Floats, Int64
-from ..estimators.linear import repeated_taps, second_difference_weight
+from ..estimators.linear import least_weights, repeated_taps, second_difference_weight
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
 
@@ -241,7 +244,23 @@ class Bands:
         plain = self.cells.between(np.where(lo > 0, lo, -NO_END), np.minimum(hi, NO_END)).astype(float)
         estimate = plain + (seen * (weight - inside)).sum(axis=1)
         spread = weight * weight - weight
-        return estimate, self._variance(seen, np.where(used, spread, 0), lo, hi)
+        variance = self._variance(seen, np.where(used, spread, 0), lo, hi)
+        for i in np.flatnonzero(self._near_zero(lo) | self._near_zero(hi + 1)):
+            estimate[i], variance[i] = self._least(int(lo[i]), int(hi[i]))
+        return estimate, variance
+
+    def _near_zero(self, edge: Int64) -> NDArray[np.bool_]:
+        """Whether a choice of weights below 0 reaches this edge: up to 2ρ − 1 for powers above 1."""
+        power = self.noisy.noise.power
+        return np.asarray((edge >= 1) & (edge < 2 * math.ceil(power)) & (power > 1))
+
+    def _least(self, lo: int, hi: int) -> tuple[float, float]:
+        """Estimate and variance with the weights of least variance; the variance is at least that of one cell more."""
+        noisy = self.noisy
+        w, spread = least_weights(noisy, lambda t: (t >= lo) & (t <= hi))
+        variance = float(noisy.tally @ spread)
+        near = np.abs(noisy.values) < 2 * math.ceil(noisy.noise.power) + round(noisy.noise.variance**0.5)
+        return float(noisy.tally @ w), max(variance, float(spread[near].mean()) if near.any() else 0.0, 0.0)
 
     def _rise(self, x: Int64, edge: Int64) -> Floats:
         """C(x − edge), with everything above 0 for an edge at 0 or below, and the fold at 0 for ρ = 1."""

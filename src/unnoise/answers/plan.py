@@ -30,6 +30,7 @@ from ..noise import DiscreteLaplace, Exact, exact_positive
 from ..noisy import NoisyProfile, combine
 from .estimate import number
 from .profile import Profile
+from .questions import DISTINCT, TOTAL, at_least, exactly
 from .reconstruct import reconstruct
 from .shapes import shape_text, shaped
 
@@ -37,7 +38,8 @@ __all__ = ["Plan", "draw_noisy_profile", "errors", "plan"]
 
 
 METRICS = ("l1", "l2", "linf", "w1")
-ANSWERS = ("seen once", "distinct", "at least 2", "at least 5", "at least 10", "total")
+QUESTIONS = {q.name: q for q in (exactly(1), DISTINCT, at_least(2), at_least(5), at_least(10), TOTAL)}
+"""What a plan tells the interval of, by name."""
 EPSILONS = (0.01, 20.0)
 CELLS = (10, 10**9)
 CLOSE = 0.02
@@ -85,7 +87,7 @@ class Plan:
             "expected error of the profile   " + ",  ".join(f"{names[m]} {self.errors[m]:.3g}" for m in METRICS),
             "expected 95 % intervals",
         ]
-        for name in ANSWERS:
+        for name in QUESTIONS:
             truth, width = self.truths[name], self.widths[name]
             share = f"  ({100 * width / truth:.2g} %)" if truth > 0 else ""
             lines.append(f"  {name:<12}{number(float(round(truth))):>15} ± {number(_short(width))}{share}")
@@ -134,7 +136,7 @@ def plan(
         "normal:30" (with 70 % zeros) or "ones", or a profile: ``{t: share}``, ``f[0], f[1], …`` or a Profile.
     target : float or mapping, optional
         The ℓ1 error to reach, or one of ``{"l1": …}``, "l2", "linf", "w1", or the half-width of an interval
-        relative to its answer: "distinct", "total", "seen once", "at least 2", "at least 5", "at least 10".
+        relative to its answer: "distinct", "total", "exactly 1", "at least 2", "at least 5", "at least 10".
     method : str
         The estimator, as for :func:`unnoise.answers.reconstruct`.
     repetitions : int
@@ -186,9 +188,10 @@ def _check_target(target: Any) -> tuple[str, float] | None:
     if target is None:
         return None
     pairs = list(target.items()) if isinstance(target, Mapping) else [("l1", target)]
-    if len(pairs) != 1 or pairs[0][0] not in (*METRICS, *ANSWERS):
-        raise InputError(f"target must name one of {', '.join((*METRICS, *ANSWERS))}, got {target!r}")
-    name, value = pairs[0]
+    name, value = pairs[0] if len(pairs) == 1 else ("", None)
+    name = {"seen once": "exactly 1"}.get(name, name)
+    if name not in (*METRICS, *QUESTIONS):
+        raise InputError(f"target must name one of {', '.join((*METRICS, *QUESTIONS))}, got {target!r}")
     return str(name), check_number("target", value)
 
 
@@ -231,32 +234,24 @@ def _simulate(
     """Release and reconstruct a data set of the shape a few times; average errors and widths."""
     law = DiscreteLaplace(epsilon)
     rng = np.random.default_rng(seed)
-    found: dict[str, list[float]] = {name: [] for name in (*METRICS, *ANSWERS)}
+    found: dict[str, list[float]] = {name: [] for name in (*METRICS, *QUESTIONS)}
     for _ in range(repetitions):
         values, how_many = shaped(shape, cells, rng)
         profile = reconstruct(draw_noisy_profile(values, how_many, law, rng), method=method)
         for name, error in errors(profile, values, how_many).items():
             found[name].append(error)
-        for name, estimate in zip(ANSWERS, _answers(profile)):
+        for name, question in QUESTIONS.items():
+            estimate = question.ask(profile)
             found[name].append((estimate.high - estimate.low) / 2)
         if tell is not None:
             tell()
     mean = {name: float(np.mean(numbers)) for name, numbers in found.items()}
+    truth = shaped(shape, cells)
     return Plan(
         epsilon, cells, shape_text(shape), method,
-        {name: mean[name] for name in METRICS}, {name: mean[name] for name in ANSWERS},
-        _truths(*shaped(shape, cells)), goal, repetitions,
+        {name: mean[name] for name in METRICS}, {name: mean[name] for name in QUESTIONS},
+        {name: question.truth(*truth) for name, question in QUESTIONS.items()}, goal, repetitions,
     )
-
-
-def _answers(profile: Profile) -> list[Any]:
-    return [profile.exactly(1), profile.distinct, *(profile.at_least(k) for k in (2, 5, 10)), profile.total]
-
-
-def _truths(values: Int64, how_many: Int64) -> dict[str, float]:
-    least = [float(how_many[values >= k].sum()) for k in (1, 2, 5, 10)]
-    once, total = float(how_many[values == 1].sum()), float(values @ how_many.astype(float))
-    return dict(zip(ANSWERS, (once, *least, total)))
 
 
 def draw_noisy_profile(

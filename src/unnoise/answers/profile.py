@@ -262,15 +262,19 @@ class Profile:
         if q == 0:
             return self.distinct
         g: Function = lambda t: np.asarray(t, dtype=float) ** q  # noqa: E731
-        check_growth(g, self.noisy)
+        self._require_growth(g)
         return self._statistic(g, 0.95, floor=0.0)
 
     def statistic(self, g: Function) -> Estimate:
         """Σ g(h) for a vectorised function g of int64 counts ≥ 0; g² must grow slower than e^(ε·t)."""
         if not callable(g):
             raise InputError(f"g must be a function of an array of counts, got {type(g).__name__}")
-        check_growth(g, self.noisy)
+        self._require_growth(g)
         return self._statistic(g, 0.95)
+
+    def _require_growth(self, g: Function) -> None:
+        """Refuse a g whose sum has no interval."""
+        check_growth(g, self.noisy)
 
     def _statistic(self, g: Function, level: float, floor: float = -np.inf) -> Estimate:
         value = self._sum_value(g)
@@ -285,7 +289,7 @@ class Profile:
 
     def _entropy_estimate(self, level: float) -> Estimate:
         total, weighted = self._sum_value(lambda t: t), self._sum_value(xlogx)
-        value = float(np.log(total) - weighted / total) if total > 0 else 0.0
+        value = max(float(np.log(total) - weighted / total), 0.0) if total > 0 else 0.0
         _, stderr, low, high = self._entropy(level)
         return Estimate(value, stderr, min(low, value), max(high, value), level, self._entropy_estimate)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..curve import NoisyCurve
 from ..errors import InputError
 from ..estimators._input import check_max_count, check_noise
 from ..estimators.methods import METHODS, check_method, estimate_law
@@ -25,7 +26,7 @@ __all__ = ["reconstruct"]
 
 
 def reconstruct(
-    noisy: NoisyProfile | NoisyCounts | Any,
+    noisy: NoisyProfile | NoisyCounts | NoisyCurve | Any,
     *,
     epsilon: Exact | None = None,
     noise: DiscreteLaplace | None = None,
@@ -38,8 +39,9 @@ def reconstruct(
 
     Parameters
     ----------
-    noisy : NoisyProfile, NoisyCounts or integers
-        A released sketch, or a histogram noised elsewhere: one signed integer per item of a known domain.
+    noisy : NoisyProfile, NoisyCounts, NoisyCurve or integers
+        A released sketch, a released curve, or a histogram noised elsewhere: one signed integer per item of a known
+        domain.
     epsilon : number or str, optional
         ε of the discrete Laplace noise; required for plain integers, otherwise it must agree with ``noisy``.
     noise : DiscreteLaplace, optional
@@ -66,6 +68,8 @@ def reconstruct(
     """
     check_method(method, norm)
     bound = check_max_count(max_count)
+    if isinstance(noisy, NoisyCurve):
+        return _from_curve(noisy, method, bound, clipped)
     profile = _as_noisy_profile(noisy, epsilon, noise)
     check_noise(profile.noise)
     given, notes = _judge(profile, method, bound, clipped)
@@ -74,6 +78,17 @@ def reconstruct(
 
         return item_profile(given, method=method, norm=norm, max_count=bound, diagnostics=notes)
     return Profile.from_fit(estimate_law(given, method, norm, bound), profile, max_count=bound, diagnostics=notes)
+
+
+def _from_curve(curve: NoisyCurve, method: str, bound: int | None, clipped: bool) -> Profile:
+    """Answer again from the numbers of a direct profile."""
+    from .direct import direct_profile
+
+    if method not in ("auto", "isotonic") or bound is not None or clipped:
+        raise InputError(
+            f"a noisy curve must be given without method, max_count and clipped, got {method!r}, {bound}, {clipped}"
+        )
+    return direct_profile(curve)
 
 
 def _judge(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -10,11 +11,18 @@ import numpy as np
 
 from ..arrays import Int64
 from .estimate import Estimate, number
+from .questions import DISTINCT, ENTROPY, ITEM, TOTAL, Asked, Sheet, exactly
 
 if TYPE_CHECKING:
     from .profile import Profile, Table
 
-__all__ = ["as_dict", "chosen_counts", "profile_html", "profile_text", "table_html", "table_text"]
+__all__ = [
+    "as_dict", "chosen_counts", "profile_html", "profile_text", "rich_table", "sensible", "sheet_dict",
+    "table_html", "table_text",
+]  # fmt: skip
+
+HEAD = (DISTINCT, TOTAL, exactly(1), ENTROPY)
+"""The questions of a short table."""
 
 EXPORTED = 10_000
 """Most entries written by ``as_dict``; the rest is in ``to_arrow`` and its kin."""
@@ -51,14 +59,42 @@ def round_to(x: float) -> float:
     return float(round(x)) if abs(x) >= 10 else float(f"{x:.3g}")
 
 
-def headline(profile: Profile) -> list[tuple[str, Estimate]]:
-    """Return the answers that head every rendering."""
-    return [
-        ("distinct items", profile.distinct),
-        ("occurrences", profile.total),
-        ("items seen once", profile.exactly(1)),
-        ("entropy (nats)", profile.entropy),
-    ]
+def sensible(estimate: Estimate, *, whole: bool = True) -> tuple[str, str, str]:
+    """Write value, low and high with as many digits as the interval deserves; ``whole`` for numbers of things.
+
+    >>> sensible(Estimate(9171.4, 79, 9018.2, 9327.9))
+    ('9,170', '9,020', '9,330')
+    >>> sensible(Estimate(10.0281, 0.002, 10.0242, 10.0321), whole=False)
+    ('10.0281', '10.0242', '10.0321')
+    >>> sensible(Estimate(2.0, 0.0, 2.0, 2.0))
+    ('2', '2', '2')
+    """
+    width = estimate.high - estimate.low
+    digits = 1 - math.floor(math.log10(width)) if width > 0 else 3
+    exact = all(x == round(x) for x in (estimate.value, estimate.low, estimate.high))
+    if whole and (exact or round(abs(estimate.value)) >= 10):
+        digits = min(digits, 0)
+    value, low, high = (_written(x, digits) for x in (estimate.value, estimate.low, estimate.high))
+    return value, low, high
+
+
+def _written(x: float, digits: int) -> str:
+    """Round to a number of decimals, negative for tens and hundreds."""
+    rounded = round(x, digits) + 0.0
+    return f"{rounded:,.{max(digits, 0)}f}" if digits <= 6 else f"{rounded:.3g}"
+
+
+def headline(profile: Profile) -> list[tuple[str, str, str]]:
+    """Return label, estimate and interval of the answers that head every rendering."""
+    rows = []
+    for question in HEAD:
+        estimate = question.ask(profile)
+        if question.whole:
+            rows.append((question.labelled(ITEM).lower(), number(round_to(estimate.value)), span(estimate)))
+        else:
+            value, low, high = (f"{x:.3f}" for x in (estimate.value, *estimate.interval))
+            rows.append(("entropy (nats)", value, f"{low} – {high}"))
+    return rows
 
 
 def subtitle(profile: Profile) -> str:
@@ -66,7 +102,8 @@ def subtitle(profile: Profile) -> str:
     noise = profile.noisy.noise
     power = "" if noise.power == 1 else f", power {noise.power}"
     kind = profile.noisy.layout.kind
-    return f"{kind}, {profile.cells:,} cells, ε = {float(noise.epsilon):g}{power}, {profile.method}"
+    what = "numbers" if kind == "direct" else "cells"
+    return f"{kind}, {profile.cells:,} {what}, ε = {float(noise.epsilon):g}{power}, {profile.method}"
 
 
 def _grid(rows: Sequence[Sequence[str]]) -> str:
@@ -75,6 +112,16 @@ def _grid(rows: Sequence[Sequence[str]]) -> str:
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths)) for row in rows]
     lines.insert(1, "  ".join("─" * width for width in widths))
     return "\n".join(lines)
+
+
+def rich_table(*columns: str, left: Sequence[str] | None = None) -> Any:
+    """Return an empty table for the terminal; columns in ``left``, the first one unless said, begin at the left."""
+    from rich.table import Table as RichTable
+
+    table = RichTable(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+    for name in columns:
+        table.add_column(name, justify="left" if name in (columns[:1] if left is None else left) else "right")
+    return table
 
 
 def _entry_rows(profile: Profile) -> list[tuple[str, str, str]]:
@@ -89,13 +136,10 @@ def _entry_rows(profile: Profile) -> list[tuple[str, str, str]]:
 
 def profile_text(profile: Profile) -> str:
     """Return the profile as a short table with the headline answers."""
-    answers = [(name, number(round_to(e.value)), span(e)) for name, e in headline(profile)]
-    answers[-1] = ("entropy (nats)", f"{profile.entropy.value:.3f}",
-                   f"{profile.entropy.low:.3f} – {profile.entropy.high:.3f}")
     rows = [("count t", "items", "95 % interval"), *_entry_rows(profile)]
     return "\n".join([
         f"Profile ({subtitle(profile)})",
-        _grid([("answer", "estimate", "95 % interval"), *answers]),
+        _grid([("answer", "estimate", "95 % interval"), *headline(profile)]),
         "",
         _grid(rows),
     ])
@@ -103,11 +147,9 @@ def profile_text(profile: Profile) -> str:
 
 def profile_html(profile: Profile) -> str:
     """Return the profile as an HTML fragment for notebooks."""
-    heads = [(name, f"{e.value:.3f}" if "nats" in name else number(round_to(e.value)),
-              f"{e.low:.3f} – {e.high:.3f}" if "nats" in name else span(e)) for name, e in headline(profile)]
     return (
         f"<div><p><b>Profile</b> ({escape(subtitle(profile))})</p>"
-        + _html_table([("answer", "estimate", "95 % interval"), *heads])
+        + _html_table([("answer", "estimate", "95 % interval"), *headline(profile)])
         + _html_table([("count t", "items", "95 % interval"), *_entry_rows(profile)])
         + "</div>"
     )
@@ -141,12 +183,13 @@ def table_html(table: Table) -> str:
 
 def as_dict(profile: Profile, level: float) -> dict[str, Any]:
     """Return a profile as plain Python, ready for JSON."""
+    return sheet_dict(Sheet.of(profile, Asked(level=level)))
+
+
+def sheet_dict(sheet: Sheet) -> dict[str, Any]:
+    """Return a profile and its answers, computed already, as plain Python."""
+    profile, level = sheet.profile, sheet.asked.level
     columns = {name: column[:EXPORTED].tolist() for name, column in profile.columns(level).items()}
-    answers = {
-        "distinct": profile.distinct, "total": profile.total, "entropy": profile.entropy,
-        **{f"at_least_{k}": profile.at_least(k) for k in (2, 3, 5, 10)},
-        "median": profile.quantile(0.5),
-    }
     noise, layout = profile.noisy.noise, profile.noisy.layout
     return {
         "method": profile.method,
@@ -156,7 +199,7 @@ def as_dict(profile: Profile, level: float) -> dict[str, Any]:
         "epsilon": float(noise.epsilon),
         "power": float(noise.power),
         "level": level,
-        "answers": {name: answer.at(level).to_dict() for name, answer in answers.items()},
+        "answers": {key: answer.to_dict() for key, answer in sheet.answers.items()},
         "entries": columns,
         "entries_left_out": max(0, int(profile.support.size) - EXPORTED),
         "diagnostics": plain(dict(profile.diagnostics)),

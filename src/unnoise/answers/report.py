@@ -24,10 +24,11 @@ import numpy as np
 
 from ..arrays import Floats, Int64
 from ..noise import tidy
-from .binned import Curve, at_least_curve, exact_curve, true_curve
+from .binned import Curve, true_curve
 from .palette import DARK, LIGHT
-from .render import plain
-from .report_tables import answers_table, numbers_table, parameters, sensible
+from .questions import Asked, Sheet, sheets
+from .render import plain, sensible, sheet_dict
+from .report_tables import answers_table, numbers_table, parameters
 
 if TYPE_CHECKING:
     from .profile import Profile
@@ -55,6 +56,7 @@ def report(
     guarantee: str = "",
     warnings: Sequence[str] = (),
     truth: Int64 | Mapping[str, Int64] | None = None,
+    asked: Asked | None = None,
 ) -> str:
     """Return the report as HTML.
 
@@ -69,12 +71,14 @@ def report(
         Shown in a box of their own, with those the profiles carry.
     truth : array of int, or a mapping of them, optional
         True counts of the items, for demonstrations on public data.
+    asked : Asked, optional
+        Thresholds, headline and noun, where they are not the usual ones.
     """
-    named = dict(profiles) if isinstance(profiles, Mapping) else {"": profiles}
+    named = sheets(profiles, asked)
     truths = truth if isinstance(truth, Mapping) else ({} if truth is None else {"": truth})
-    data = [_profile_data(name, profile, truths.get(name)) for name, profile in named.items()]
+    data = [_profile_data(name, sheet, truths.get(name)) for name, sheet in named.items()]
     first_name, first = next(iter(named.items()))
-    notes = [*warnings, *(note for name, profile in named.items() for note in _notes(name, profile))]
+    notes = [*warnings, *(note for name, sheet in named.items() for note in _notes(name, sheet.profile))]
     return Template(_file("report.html")).substitute(
         title=escape(title),
         palette=_palette(),
@@ -91,9 +95,9 @@ def report(
         answers=answers_table(named),
         numbers="".join(numbers_table(entry) for entry in data),
         csv=_as_link("text/csv", _csv_text(data)),
-        json=_as_link("application/json", json.dumps({n: p.to_dict() for n, p in named.items()})),
-        guarantee=escape(guarantee) or _assumed(first),
-        parameters=parameters(first),
+        json=_as_link("application/json", json.dumps({name: sheet_dict(sheet) for name, sheet in named.items()})),
+        guarantee=escape(guarantee) or _assumed(first.profile),
+        parameters=parameters(first.profile),
         warnings=_warning_box(notes),
         reading=READING,
         data=_safe_json({"profiles": data}),
@@ -134,8 +138,8 @@ def _as_link(kind: str, text: str) -> str:
     return f"data:{kind};base64,{base64.b64encode(text.encode()).decode()}"
 
 
-def _profile_data(name: str, profile: Profile, truth: Int64 | None) -> dict[str, Any]:
-    exact, reach = exact_curve(profile), at_least_curve(profile)
+def _profile_data(name: str, sheet: Sheet, truth: Int64 | None) -> dict[str, Any]:
+    exact, reach = sheet.exact, sheet.reach
     return {
         "name": name,
         "exactly": _curve_data(exact, None if truth is None else true_curve(truth, exact, at_least=False)),
@@ -150,31 +154,34 @@ def _curve_data(curve: Curve, truth: Floats | None) -> dict[str, Any]:
     return {**ends, **rounded, **({} if truth is None else {"truth": truth.tolist()})}
 
 
-def _headline(profile: Profile, group: str) -> str:
+def _headline(sheet: Sheet, group: str) -> str:
     """Say the first answer in a sentence."""
-    once = profile.exactly(1)
-    value, low, high = sensible(once)
-    where = f"In {escape(group)}, about" if group else "About"
-    if once.value < 0.5:
-        return f'{where.replace("bout", "t most")} <strong>{high}</strong> items occurred exactly once.'
-    return f'{where} <strong>{value}</strong> <span class="between">({low}–{high})</span> items occurred exactly once.'
+    question, estimate = sheet.head
+    value, low, high = sensible(estimate, whole=question.whole)
+    about = f'about <strong>{value}</strong> <span class="between">({low}–{high})</span>'
+    if question.whole and estimate.value < 0.5:
+        about = f"at most <strong>{high}</strong>"
+    sentence = question.said(about, sheet.asked.noun)
+    return f"In {escape(group)}, {sentence[0].lower()}{sentence[1:]}" if group else sentence[0].upper() + sentence[1:]
 
 
-def _lede(named: Mapping[str, Profile]) -> str:
-    profile = next(iter(named.values()))
-    distinct, total = sensible(profile.distinct)[0], sensible(profile.total)[0]
+def _lede(named: Mapping[str, Sheet]) -> str:
+    sheet = next(iter(named.values()))
+    profile = sheet.profile
+    distinct, total = (sensible(sheet.answers[key])[0] for key in ("distinct", "total"))
+    many = escape(sheet.asked.noun.many)
     several = f" {escape(next(iter(named)))} is the first of {len(named)} groups shown here." if len(named) > 1 else ""
     return (
-        f"Among about {distinct} different items in about {total} occurrences, learned from noisy counts alone: "
+        f"Among about {distinct} different {many} in about {total} occurrences, learned from noisy counts alone: "
         f"ε = {tidy(profile.noisy.noise.epsilon)} for each occurrence, as explained below.{several}"
     )
 
 
-def _multiples(named: Mapping[str, Profile]) -> str:
+def _multiples(named: Mapping[str, Sheet]) -> str:
     """Write one small picture per group; each chooses its group for the large one."""
     cells = []
-    for index, (name, profile) in enumerate(named.items()):
-        value, low, high = sensible(profile.exactly(1))
+    for index, (name, sheet) in enumerate(named.items()):
+        value, low, high = sensible(sheet.answers["exactly_1"])
         cells.append(
             f'<li><button type="button" aria-pressed="{"true" if index == 0 else "false"}"><b>{escape(name)}</b>'
             f"<i></i><span>{value} once ({low}–{high})</span></button></li>"

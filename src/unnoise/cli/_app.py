@@ -21,7 +21,10 @@ __all__ = ["app", "main", "run"]
 ShownError: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 """What the parser raises; Typer carries its own copy of Click or uses the installed one, depending on its version."""
 
-ORDER = ("demo", "profile", "sketch", "merge", "inspect", "estimate", "report", "plan", "compare")
+ORDER = (
+    "demo", "profile", "sketch", "merge", "inspect", "estimate", "report", "plan", "compare", "serve", "send",
+    "collect", "task", "token", "backup", "restore",
+)  # fmt: skip
 
 
 class _InOrder(typer.core.TyperGroup):
@@ -75,7 +78,7 @@ def run() -> NoReturn:
 
 def main() -> None:
     """Run the command line; every error is one line."""
-    from . import answer, experiments, files, make  # noqa: F401  (importing registers the commands)
+    from . import answer, collector, experiments, files, make  # noqa: F401  (importing registers the commands)
 
     _plain_warnings()
     try:

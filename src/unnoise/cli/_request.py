@@ -1,58 +1,79 @@
-"""What commands open: data to be sketched, sketch files and sets of them, noisy histograms."""
+"""What a user may say, one dataclass per command: a field is an option, said once.
+
+A command is a function of its request; :func:`command` makes the fields of the request its options.
+"""
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import typer
 
 from ..errors import InputError
-from ._options import as_cells, as_epsilon, as_names, as_rate
+from . import _options as opt
+from ._app import app
 
-if TYPE_CHECKING:
-    from ..answers.profile import Profile
-    from ..reading.groups import GroupedSketch
-    from ..reading.source import Batch, Source, Wanted
-    from ..sketches.sketch import Sketch
+__all__ = ["Answering", "Comparing", "Counting", "Data", "Planning", "Profiling", "Sketching", "command"]
 
-__all__ = ["Request", "load_sketches", "local_path", "reconstruct_all", "save_sketch", "sketch_data"]
+R = TypeVar("R")
+
+
+def command(request: type[R], *, epilog: str) -> Callable[[Callable[[R], None]], Callable[[R], None]]:
+    """Register a function of ``request`` as the command of its name."""
+
+    def register(function: Callable[[R], None]) -> Callable[[R], None]:
+        def call(**given: Any) -> None:
+            function(request(**given))
+
+        hints = get_type_hints(request, include_extras=True)
+        fields = inspect.signature(request).parameters.values()
+        call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [field.replace(annotation=hints[field.name]) for field in fields]
+        )
+        call.__name__, call.__doc__ = function.__name__, function.__doc__
+        app.command(epilog=epilog)(call)
+        return function
+
+    return register
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
-    """Everything a user may say about data and sketch."""
+class Data:
+    """Rows to read."""
 
-    inputs: list[str]
-    columns: list[str] | None
-    epsilon: str | None
-    integers: bool = False
-    count_column: str | None = None
-    freq_count: bool = False
-    sql: str | None = None
-    format: str | None = None
-    no_header: bool = False
-    by: str | None = None
-    groups: str | None = None
-    unknown: str = "error"
-    person: str | None = None
-    max_contributions: int | None = None
-    pan_private: bool = False
-    cells: str = "2^20"
-    levels: int | None = None
-    domain: str | None = None
-    rate: str | None = None
-    hash_seed: int = 0
+    inputs: opt.Inputs
+    column: opt.Columns = None
+    integers: opt.Integers = False
+    count_column: opt.CountColumn = None
+    freq_count: opt.FreqCount = False
+    sql: opt.Sql = None
+    format: opt.Format = None
+    no_header: opt.NoHeader = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counting(Data):
+    """Rows to count in a sketch."""
+
+    epsilon: opt.Epsilon = None
+    by: opt.By = None
+    groups: opt.Groups = None
+    unknown: opt.Unknown = "error"
+    person: opt.Person = None
+    max_contributions: opt.MaxContributions = None
+    pan_private: opt.PanPrivate = False
+    cells: opt.Cells = "2^20"
+    levels: opt.Levels = None
+    domain: opt.Domain = None
+    rate: opt.Rate = None
+    hash_seed: opt.HashSeed = 0
 
     def check(self) -> None:
         """Refuse combinations that make no sense, before anything is read."""
-        as_epsilon(self.epsilon)
+        opt.as_epsilon(self.epsilon)
         if self.unknown not in ("error", "drop"):
             raise InputError(f"--unknown must be error or drop, got {self.unknown!r}")
         if (self.by is None) != (self.groups is None):
@@ -63,199 +84,88 @@ class Request:
             raise InputError("--rate needs --domain: the items that are sampled are declared beforehand")
         if self.domain is not None and self.levels is not None:
             raise InputError("--levels is for hashed sketches, got --domain as well")
-        if self.freq_count and (self.columns or self.by or self.person or self.count_column or self.sql):
+        if self.freq_count and (self.column or self.by or self.person or self.count_column or self.sql):
             raise InputError("--freq-count files have no columns: leave out the options that name some, and --sql")
 
 
-def sketch_data(request: Request, meanwhile: Callable[[], None] | None = None) -> Sketch | GroupedSketch:
-    """Make the sketch that was asked for and count all data in it; ``meanwhile`` is done while data are read."""
-    from ..reading.groups import GroupedSketch
-    from ..reading.source import feed
-    from ._show import with_progress
+@dataclass(frozen=True, kw_only=True)
+class Sketching(Counting):
+    """``unnoise sketch``."""
 
-    request.check()
-    target: Sketch | GroupedSketch
-    if request.freq_count:
-        from ..reading.freqcount import freq_count_batches
-
-        size = None if request.domain is None else _domain_size(request.domain)
-        if request.domain is not None and size is None:
-            raise InputError(f"--domain must be a number with --freq-count, got {request.domain!r}")
-        total, batches = freq_count_batches(request.inputs)
-        target = _new_sketch(request, ("int",), size)
-        with _beside(meanwhile):
-            feed(target, with_progress(batches, total, "counting"))
-        return target
-    source, wanted = _source(request)
-    # a stream tells its types only with its first rows; groups need them before, so that empty ones look the same
-    late = source.stream is not None and source.typed and request.groups is None
-    types = None if late else source.item_types(wanted)
-    domain = _domain(request, wanted)
-    with _beside(meanwhile):
-        if request.groups is None:
-            target = _new_sketch(request, types, domain)
-        else:
-            target = GroupedSketch(
-                as_names(request.groups), lambda: _new_sketch(request, types, domain), unknown=request.unknown
-            )
-        batches = with_progress(source.batches(wanted), source.rows(), "reading")
-        feed(target, batches, persons=request.person is not None)
-    return target
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="File to write, a folder with --groups, or - .")
+    ]
 
 
-def _source(request: Request) -> tuple[Source, Wanted]:
-    from ..reading.source import LINE, Wanted, open_source
+@dataclass(frozen=True, kw_only=True)
+class Profiling(Counting):
+    """``unnoise profile``."""
 
-    source = open_source(
-        request.inputs, format=request.format, sql=request.sql, header=not request.no_header
-    )
-    columns = request.columns or ([LINE] if source.format == "lines" else None)
-    if columns is None:
-        found = source.columns() if source.paths else []
-        if len(found) != 1:
-            listed = f": there is {', '.join(found[:12])}" if found else ""
-            raise InputError(f"--column is required{listed}")
-        columns = found
-    if len(set(columns)) != len(columns):
-        raise InputError(f"--column must name each column once, got {', '.join(columns)}")
-    wanted = Wanted(
-        columns=tuple(columns), integers=request.integers, counts=request.count_column, person=request.person,
-        group=request.by,
-    )  # fmt: skip
-    return source, wanted
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", metavar="FILE", rich_help_panel=opt.OUT, help="Write the report, an HTML page."),
+    ] = None
+    as_json: opt.AsJson = False
+    method: opt.Method = "auto"
+    max_count: opt.MaxCount = None
+    title: opt.Title = None
 
 
-def _new_sketch(request: Request, types: tuple[str, ...] | None, domain: Any) -> Sketch:
-    from ..sketches.sketch import Sketch
+@dataclass(frozen=True, kw_only=True)
+class Answering:
+    """``unnoise estimate`` and ``unnoise report``: a sketch, or noisy counts released by others."""
 
-    epsilon = as_epsilon(request.epsilon)
-    person: dict[str, Any] = {"max_contributions": request.max_contributions, "pan_private": request.pan_private}
-    if request.domain is None:
-        return Sketch.hashed(
-            as_cells(request.cells), epsilon=epsilon, levels=request.levels, hash_seed=request.hash_seed,
-            item_types=types, **person,
-        )  # fmt: skip
-    if request.rate is None:
-        return Sketch.known(domain, epsilon=epsilon, unknown=request.unknown, **person)
-    return Sketch.sampled(
-        domain, rate=as_rate(request.rate), epsilon=epsilon, hash_seed=request.hash_seed, unknown=request.unknown,
-        **person,
-    )  # fmt: skip
-
-
-def _domain(request: Request, wanted: Wanted) -> Any:
-    """Return the declared items as columns, or None where they are the integers 0…N−1 or not declared."""
-    if request.domain is None:
-        return None
-    size = _domain_size(request.domain)
-    if size is not None:
-        if not request.integers and not _typed_inputs(request):
-            raise InputError(f"--domain {request.domain} means the integers below it: add --int to read integers")
-        return size
-    from ..reading.source import LINE, Wanted, open_source
-
-    source = open_source([request.domain], header=not request.no_header)
-    columns = (LINE,) if source.format == "lines" else wanted.columns
-    batches: list[Batch] = list(source.batches(Wanted(columns=columns, integers=request.integers)))
-    import polars as pl
-
-    table = pl.concat([batch.items for batch in batches]).unique(maintain_order=True)
-    return table[columns[0]] if len(columns) == 1 else table
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Sketch, set of groups, noisy histogram, or - .")]
+    column: Annotated[
+        str | None, typer.Option("--column", "-c", metavar="NAME", help="Column of a noisy histogram of others.")
+    ] = None
+    epsilon: Annotated[
+        str | None, typer.Option("--epsilon", "-e", metavar="E", help="ε of a noisy histogram of others.")
+    ] = None
+    power: Annotated[
+        str,
+        typer.Option("--power", metavar="R", rich_help_panel=opt.OUT, help="Noises added up in a histogram of others."),
+    ] = "1"
+    clipped: opt.Clipped = False
+    format: opt.Format = None
+    no_header: opt.NoHeader = False
+    method: opt.Method = "auto"
+    max_count: opt.MaxCount = None
 
 
-def _domain_size(text: str) -> int | None:
-    digits = text.replace("_", "").replace(",", "")
-    return int(digits) if digits.isdigit() else None
+@dataclass(frozen=True, kw_only=True)
+class Comparing(Data):
+    """``unnoise compare``."""
+
+    epsilon: opt.Epsilon = None
+    domain: Annotated[
+        str | None, typer.Option("--domain", metavar="N", help="Size of the domain: the rest has count 0.")
+    ] = None
+    method: Annotated[
+        list[str] | None, typer.Option("--method", metavar="NAME", help="Only these estimators; may be repeated.")
+    ] = None
+    repetitions: Annotated[int, typer.Option("--repetitions", metavar="N", help="Noisy releases to average over.")] = 1
+    plot: Annotated[
+        str | None, typer.Option("--plot", metavar="FILE", help="Write a picture (needs matplotlib).")
+    ] = None
+    as_json: opt.AsJson = False
 
 
-def _typed_inputs(request: Request) -> bool:
-    from ..reading.source import open_source
+@dataclass(frozen=True, kw_only=True)
+class Planning:
+    """``unnoise plan``."""
 
-    return open_source(request.inputs, format=request.format, sql=request.sql).typed
-
-
-@contextmanager
-def local_path(path: str) -> Iterator[Path]:
-    """Give a file to read for a path, standard input (-) being copied to one first."""
-    if path != "-":
-        if not os.path.exists(path):
-            from ..reading.scan import expand
-
-            expand(path)  # says what comes close
-        yield Path(path)
-        return
-    with tempfile.TemporaryDirectory(prefix="unnoise-") as folder:
-        copy = Path(folder) / "standard-input"
-        with open(copy, "wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
-        yield copy
-
-
-def load_sketches(path: Path) -> tuple[dict[str, Sketch], str]:
-    """Return the sketches in a file ("" as their only name) or in a set of groups, and their guarantee."""
-    from ..reading.groups import GroupedSketch, is_group_set
-    from ..sketches.sketch import Sketch
-
-    if is_group_set(path):
-        grouped = GroupedSketch.load(path)
-        return grouped.sketches, grouped.guarantee
-    if path.is_dir():
-        raise InputError(f"{path} is a folder without groups.json; give a sketch file or a set written by --groups")
-    sketch = Sketch.load(path)
-    return {"": sketch}, sketch.guarantee
-
-
-def save_sketch(target: Sketch | GroupedSketch, path: str) -> None:
-    """Save a sketch to a file or to standard output, a set of groups to a folder."""
-    from ..reading.groups import GroupedSketch
-
-    if path != "-":
-        target.save(path)
-        return
-    if isinstance(target, GroupedSketch):
-        raise InputError("a set of groups is a folder and cannot go to standard output; give -o a name")
-    if sys.stdout.isatty():
-        raise InputError("a sketch is binary: send standard output to a file or a pipe")
-    with tempfile.TemporaryDirectory(prefix="unnoise-") as folder:
-        copy = Path(folder) / "sketch"
-        target.save(copy)
-        with open(copy, "rb") as file:
-            shutil.copyfileobj(file, sys.stdout.buffer)
-
-
-def import_answers() -> None:
-    """Import what reconstruction needs: half a second of SciPy."""
-    from importlib import import_module
-
-    for name in ("reconstruct", "items", "render"):
-        import_module(f"unnoise.answers.{name}")
-
-
-@contextmanager
-def _beside(work: Callable[[], None] | None) -> Iterator[None]:
-    """Do something else in a thread meanwhile."""
-    if work is None:
-        yield
-        return
-    thread = Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join()
-
-
-def reconstruct_all(
-    sketches: Mapping[str, Sketch], *, method: str = "auto", max_count: int | None = None
-) -> dict[str, Profile]:
-    """Release and reconstruct every sketch."""
-    from ..answers.reconstruct import reconstruct
-    from ._show import stepping
-
-    profiles = {}
-    with stepping("reconstructing", "groups") as step:
-        for index, (name, sketch) in enumerate(sketches.items(), 1):
-            profiles[name] = reconstruct(sketch.release(), method=method, max_count=max_count)
-            if len(sketches) > 1:
-                step(index, len(sketches))
-    return profiles
+    epsilon: Annotated[
+        str | None, typer.Option("--epsilon", "-e", metavar="E", help="ε, or leave it out with --target.")
+    ] = None
+    cells: Annotated[str | None, typer.Option("--cells", metavar="D", help="Cells, or items of the domain.")] = None
+    shape: Annotated[
+        str, typer.Option("--shape", metavar="SHAPE", help="Guess: power:2.2, poisson:5, geometric:20, uniform:200, …")
+    ] = "power:2"
+    target: Annotated[
+        str | None,
+        typer.Option("--target", metavar="[WHAT=]X", help="Error to reach: 0.05 (ℓ1), w1=0.1, distinct=0.01, …"),
+    ] = None
+    method: opt.Method = "auto"
+    repetitions: Annotated[int, typer.Option("--repetitions", metavar="N", help="Simulated releases per figure.")] = 5
+    as_json: opt.AsJson = False

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ..answers.profile import Profile
+    from ..answers.questions import Sheet
     from ..reading.source import Batch
 
 __all__ = ["note", "print_json", "print_profiles", "saying", "screen", "stepping", "with_progress", "write_output"]
@@ -131,51 +132,47 @@ def write_output(text: str, path: str) -> None:
 
 def print_profiles(profiles: Mapping[str, Profile], guarantee: str = "", *, as_json: bool = False) -> None:
     """Print profiles: answers, entries and the promise."""
+    from ..answers.questions import sheets
+    from ..answers.render import sheet_dict
+
+    found = sheets(profiles)
     if as_json:
-        whole = {name: profile.to_dict() for name, profile in profiles.items()}
+        whole = {name: sheet_dict(sheet) for name, sheet in found.items()}
         body = whole[""] if list(whole) == [""] else {"groups": whole}
         print_json({**body, "guarantee": guarantee} if guarantee else body)
         return
     console = screen()
-    if list(profiles) == [""]:
-        _print_one(profiles[""], console)
+    if list(found) == [""]:
+        _print_one(found[""], console)
     else:
-        _print_groups(profiles, console)
+        _print_groups(found, console)
     if guarantee:
         console.print(f"\n{guarantee}", style="dim", markup=False)
 
 
-def _print_one(profile: Profile, console: Console) -> None:
-    from rich.table import Table
+def _print_one(sheet: Sheet, console: Console) -> None:
+    from ..answers.render import rich_table, sensible, subtitle
 
-    from ..answers.render import subtitle
-    from ..answers.report_tables import ENTROPY, answers, sensible
-
-    value, low, high = sensible(profile.exactly(1))
-    console.print(f"\nAbout [bold]{value}[/bold] ({low}–{high}) items occurred exactly once.\n")
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
-    for name, justify in (("question", "left"), ("estimate", "right"), ("95 % interval", "right")):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    for label, _, estimate in answers(profile):
-        value, low, high = sensible(estimate, whole=label != ENTROPY)
-        table.add_row(label.lower(), f"[bold]{value}[/bold]", f"{low} – {high}")
+    question, estimate = sheet.head
+    value, low, high = sensible(estimate, whole=question.whole)
+    said = question.said(f"about [bold]{value}[/bold] ({low}–{high})", sheet.asked.noun)
+    console.print(f"\n{said[0].upper()}{said[1:]}\n")
+    table = rich_table("question", "estimate", "95 % interval")
+    for question, estimate in sheet.shown:
+        value, low, high = sensible(estimate, whole=question.whole)
+        table.add_row(question.labelled(sheet.asked.noun).lower(), f"[bold]{value}[/bold]", f"{low} – {high}")
     console.print(table)
     console.print()
-    console.print(_entries(profile))
-    console.print(f"\n{subtitle(profile)}", style="dim", markup=False)
+    console.print(_entries(sheet))
+    console.print(f"\n{subtitle(sheet.profile)}", style="dim", markup=False)
 
 
-def _entries(profile: Profile) -> Any:
-    from rich.table import Table
-
-    from ..answers.binned import exact_curve
+def _entries(sheet: Sheet) -> Any:
     from ..answers.estimate import Estimate
-    from ..answers.report_tables import sensible
+    from ..answers.render import rich_table, sensible
 
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
-    for name in ("occurs", "items", "95 % interval", ""):
-        table.add_column(name, justify="left" if name == "" else "right")
-    curve = exact_curve(profile)
+    table = rich_table("occurs", sheet.asked.noun.many, "95 % interval", "", left=("",))
+    curve = sheet.exact
     width = curve.last - curve.first + 1
     top = max((curve.value * width).max(), 1.0)
     for i in range(min(curve.first.size, 24)):
@@ -193,21 +190,21 @@ def _bar(share: float, width: int = 28) -> str:
     return "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8]
 
 
-def _print_groups(profiles: Mapping[str, Profile], console: Console) -> None:
+GROUPED = ("distinct", "total", "exactly_1", "at_least_2", "at_least_10")
+"""What the table of groups asks."""
+
+
+def _print_groups(found: Mapping[str, Sheet], console: Console) -> None:
     """Print one row per group."""
-    from rich.table import Table
+    from ..answers.questions import question
+    from ..answers.render import rich_table, sensible
 
-    from ..answers.report_tables import sensible
-
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
-    table.add_column("group")
-    for name in ("distinct", "occurrences", "exactly once", "at least 2", "at least 10"):
-        table.add_column(name, justify="right")
-    for name, p in profiles.items():
-        estimates = (p.distinct, p.total, p.exactly(1), p.at_least(2), p.at_least(10))
+    noun = next(iter(found.values())).asked.noun
+    table = rich_table("group", *(question(key).labelled(noun).lower() for key in GROUPED))
+    for name, sheet in found.items():
         cells = []
-        for estimate in estimates:
-            value, low, high = sensible(estimate)
+        for key in GROUPED:
+            value, low, high = sensible(sheet.answers[key])
             cells.append(f"[bold]{value}[/bold] ({low}–{high})")
         table.add_row(name, *cells)
     console.print(table)

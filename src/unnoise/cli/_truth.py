@@ -5,24 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import InputError
+from ._request import Data
 
 __all__ = ["true_counts"]
 
 
-def true_counts(
-    inputs: list[str], columns: list[str] | None, count_column: str | None, freq_count: bool, integers: bool,
-    sql: str | None, format: str | None, no_header: bool,
-) -> tuple[Any, Any]:  # fmt: skip
+def true_counts(request: Data) -> tuple[Any, Any]:
     """Return counts and, for frequency lists, how many items have each."""
-    if freq_count:
+    if request.freq_count:
         from ..reading.freqcount import read_freq_count
 
-        if len(inputs) != 1:
-            raise InputError(f"--freq-count needs one file, got {' '.join(inputs)}")
-        return read_freq_count(inputs[0])
+        if len(request.inputs) != 1:
+            raise InputError(f"--freq-count needs one file, got {' '.join(request.inputs)}")
+        return read_freq_count(request.inputs[0])
     from ..reading.source import LINE, Wanted, open_source
 
-    source = open_source(inputs, format=format, sql=sql, header=not no_header)
+    source = open_source(request.inputs, format=request.format, sql=request.sql, header=not request.no_header)
+    columns, count_column = request.column, request.count_column
     if columns is None and count_column is None and source.format != "lines":
         found = source.columns() if source.paths else []
         if len(found) == 1:
@@ -32,7 +31,7 @@ def true_counts(
     if columns is None and source.format != "lines":
         assert count_column is not None
         return _column_of_counts(source, count_column), None
-    wanted = Wanted(columns=tuple(columns or [LINE]), integers=integers, counts=count_column)
+    wanted = Wanted(columns=tuple(columns or [LINE]), integers=request.integers, counts=count_column)
     return _counted(source, wanted), None
 
 

@@ -2,106 +2,88 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from . import _options as opt
-from ._app import app
+from ._request import Answering, command
 
 if TYPE_CHECKING:
     from ..answers.profile import Profile
 
 __all__ = ["estimate", "report"]
 
-File = Annotated[str, typer.Argument(metavar="FILE", help="Sketch, set of groups, noisy histogram, or - .")]
-Power = Annotated[
-    str, typer.Option("--power", metavar="R", rich_help_panel=opt.OUT, help="Noises added up in a histogram of others.")
-]
-CountsColumn = Annotated[
-    str | None, typer.Option("--column", "-c", metavar="NAME", help="Column of a noisy histogram of others.")
-]
-Epsilon = Annotated[
-    str | None, typer.Option("--epsilon", "-e", metavar="E", help="ε of a noisy histogram of others.")
-]
+
+@dataclass(frozen=True, kw_only=True)
+class Estimating(Answering):
+    """``unnoise estimate``."""
+
+    as_json: opt.AsJson = False
 
 
-@app.command(
+@dataclass(frozen=True, kw_only=True)
+class Reporting(Answering):
+    """``unnoise report``."""
+
+    output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="HTML page to write, or - .")]
+    title: opt.Title = None
+
+
+@command(
+    Estimating,
     epilog="""[bold]Examples[/bold]
 
 unnoise estimate week.sketch
 
 unnoise estimate released.csv --column noisy --epsilon 0.5 --json
 
-unnoise estimate clamped.parquet -c n -e 1 --clipped"""
+unnoise estimate clamped.parquet -c n -e 1 --clipped""",
 )
-def estimate(
-    file: File,
-    column: CountsColumn = None,
-    epsilon: Epsilon = None,
-    power: Power = "1",
-    clipped: opt.Clipped = False,
-    format: opt.Format = None,
-    no_header: opt.NoHeader = False,
-    method: opt.Method = "auto",
-    max_count: opt.MaxCount = None,
-    as_json: opt.AsJson = False,
-) -> None:
+def estimate(request: Estimating) -> None:
     """Answer from a sketch, or from a noisy histogram that another library released."""
     from ._show import print_profiles
 
-    profiles, guarantee = _answers(file, column, epsilon, power, clipped, format, no_header, method, max_count)
-    print_profiles(profiles, guarantee, as_json=as_json)
+    profiles, guarantee = _answers(request)
+    print_profiles(profiles, guarantee, as_json=request.as_json)
 
 
-@app.command(
+@command(
+    Reporting,
     epilog="""[bold]Examples[/bold]
 
 unnoise report week.sketch -o report.html
 
-unnoise report released.csv -c noisy -e 1 -o report.html --title 'Degrees of the network'"""
+unnoise report released.csv -c noisy -e 1 -o report.html --title 'Degrees of the network'""",
 )
-def report(
-    file: File,
-    output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="HTML page to write, or - .")],
-    column: CountsColumn = None,
-    epsilon: Epsilon = None,
-    power: Power = "1",
-    clipped: opt.Clipped = False,
-    format: opt.Format = None,
-    no_header: opt.NoHeader = False,
-    method: opt.Method = "auto",
-    max_count: opt.MaxCount = None,
-    title: opt.Title = None,
-) -> None:
+def report(request: Reporting) -> None:
     """Write one HTML page with sentence, picture, answers and promise; it needs no network."""
     from ..answers.report import report as write_report
     from ._show import note, write_output
 
-    profiles, guarantee = _answers(file, column, epsilon, power, clipped, format, no_header, method, max_count)
-    heading = title or "Private frequency profile"
-    write_output(write_report(profiles, title=heading, guarantee=guarantee), output)
-    if output != "-":
-        note(f"report written to {output}")
+    profiles, guarantee = _answers(request)
+    heading = request.title or "Private frequency profile"
+    write_output(write_report(profiles, title=heading, guarantee=guarantee), request.output)
+    if request.output != "-":
+        note(f"report written to {request.output}")
 
 
-def _answers(
-    file: str, column: str | None, epsilon: str | None, power: str, clipped: bool, format: str | None, no_header: bool,
-    method: str, max_count: int | None,
-) -> tuple[dict[str, Profile], str]:  # fmt: skip
+def _answers(request: Answering) -> tuple[dict[str, Profile], str]:
     """Open whatever the file is and reconstruct it."""
     from ..errors import InputError
-    from ._request import load_sketches, local_path, reconstruct_all
+    from ._sketches import load_sketches, local_path, reconstruct_all
 
+    file = request.file
     with local_path(file) as path:
         if path.is_dir() or _is_arrow_sketch(path):
-            if column or clipped or power != "1" or epsilon is not None:
+            if request.column or request.clipped or request.power != "1" or request.epsilon is not None:
                 raise InputError(f"{file} is a sketch: leave out --column, --epsilon, --power and --clipped")
             sketches, guarantee = load_sketches(path)
-            return reconstruct_all(sketches, method=method, max_count=max_count), guarantee
+            return reconstruct_all(sketches, method=request.method, max_count=request.max_count), guarantee
         try:
-            profile = _from_histogram(file, path, column, epsilon, power, clipped, format, no_header, method, max_count)
+            profile = _from_histogram(request, path)
         except InputError as error:
             raise InputError(str(error).replace(str(path), "standard input" if file == "-" else file)) from None
     return {"": profile}, ""
@@ -113,20 +95,19 @@ def _is_arrow_sketch(path: Path) -> bool:
         return file.read(6) == b"ARROW1" and b"unnoise" in file.read(1 << 16)
 
 
-def _from_histogram(
-    file: str, path: Path, column: str | None, epsilon: str | None, power: str, clipped: bool, format: str | None,
-    no_header: bool, method: str, max_count: int | None,
-) -> Profile:  # fmt: skip
+def _from_histogram(request: Answering, path: Path) -> Profile:
     from ..answers.reconstruct import reconstruct
     from ..errors import InputError
     from ..noise import DiscreteLaplace, exact_positive
     from ..reading.released import read_noisy_counts
     from ._show import saying
 
-    if epsilon is None:
-        raise InputError(f"--epsilon is required: {file} is not a sketch, so say which noise its counts carry")
-    law = DiscreteLaplace(opt.as_epsilon(epsilon), exact_positive("power", power))
-    kind = format or ("csv" if file == "-" else None)
-    counts = read_noisy_counts(path, column=column, format=kind, header=not no_header)
+    if request.epsilon is None:
+        raise InputError(f"--epsilon is required: {request.file} is not a sketch, so say which noise its counts carry")
+    law = DiscreteLaplace(opt.as_epsilon(request.epsilon), exact_positive("power", request.power))
+    kind = request.format or ("csv" if request.file == "-" else None)
+    counts = read_noisy_counts(path, column=request.column, format=kind, header=not request.no_header)
     with saying("reconstructing"):
-        return reconstruct(counts, noise=law, method=method, max_count=max_count, clipped=clipped)
+        return reconstruct(
+            counts, noise=law, method=request.method, max_count=request.max_count, clipped=request.clipped
+        )

@@ -8,6 +8,7 @@ import typer
 
 from . import _options as opt
 from ._app import app
+from ._request import Comparing, Planning, command
 
 if TYPE_CHECKING:
     from ..answers.compare import Comparison
@@ -15,42 +16,29 @@ if TYPE_CHECKING:
 __all__ = ["compare", "demo", "plan"]
 
 
-@app.command(
+@command(
+    Planning,
     epilog="""[bold]Examples[/bold]
 
 unnoise plan --epsilon 1 --cells 100000 --shape power:2.2
 
 unnoise plan --cells 2^20 --shape poisson:5 --target 0.05
 
-unnoise plan --epsilon 0.5 --target distinct=0.01 --json"""
+unnoise plan --epsilon 0.5 --target distinct=0.01 --json""",
 )
-def plan(
-    epsilon: Annotated[
-        str | None, typer.Option("--epsilon", "-e", metavar="E", help="ε, or leave it out with --target.")
-    ] = None,
-    cells: Annotated[str | None, typer.Option("--cells", metavar="D", help="Cells, or items of the domain.")] = None,
-    shape: Annotated[
-        str, typer.Option("--shape", metavar="SHAPE", help="Guess: power:2.2, poisson:5, geometric:20, uniform:200, …")
-    ] = "power:2",
-    target: Annotated[
-        str | None,
-        typer.Option("--target", metavar="[WHAT=]X", help="Error to reach: 0.05 (ℓ1), w1=0.1, distinct=0.01, …"),
-    ] = None,
-    method: opt.Method = "auto",
-    repetitions: Annotated[int, typer.Option("--repetitions", metavar="N", help="Simulated releases per figure.")] = 5,
-    as_json: opt.AsJson = False,
-) -> None:
+def plan(request: Planning) -> None:
     """Say what errors and intervals to expect, or which ε or cells a target needs, before any budget is spent."""
     from ..answers.plan import plan as make_plan
     from ._show import print_json, stepping
 
     with stepping("simulating", "releases") as step:
         found = make_plan(
-            epsilon=None if epsilon is None else opt.as_epsilon(epsilon),
-            cells=None if cells is None else opt.as_cells(cells),
-            shape=shape, target=_target(target), method=method, repetitions=repetitions, step=step,
+            epsilon=None if request.epsilon is None else opt.as_epsilon(request.epsilon),
+            cells=None if request.cells is None else opt.as_cells(request.cells),
+            shape=request.shape, target=_target(request.target), method=request.method,
+            repetitions=request.repetitions, step=step,
         )  # fmt: skip
-    if as_json:
+    if request.as_json:
         print_json(found.to_dict())
     else:
         typer.echo(str(found))
@@ -70,67 +58,44 @@ def _target(text: str | None) -> Any:
     return {name.strip().replace("_", " "): number} if equals else number
 
 
-@app.command(
+@command(
+    Comparing,
     epilog="""[bold]Examples[/bold]
 
 unnoise compare counts.csv --count-column n --epsilon 1
 
 unnoise compare degrees.freqcount --freq-count -e 0.5 --plot compare.png
 
-unnoise compare visits.csv -c url -e 1 --method auto --method paper"""
+unnoise compare visits.csv -c url -e 1 --method auto --method paper""",
 )
-def compare(
-    inputs: opt.Inputs,
-    epsilon: opt.Epsilon = None,
-    column: opt.Columns = None,
-    count_column: opt.CountColumn = None,
-    freq_count: opt.FreqCount = False,
-    integers: opt.Integers = False,
-    sql: opt.Sql = None,
-    format: opt.Format = None,
-    no_header: opt.NoHeader = False,
-    domain: Annotated[
-        str | None, typer.Option("--domain", metavar="N", help="Size of the domain: the rest has count 0.")
-    ] = None,
-    method: Annotated[
-        list[str] | None, typer.Option("--method", metavar="NAME", help="Only these estimators; may be repeated.")
-    ] = None,
-    repetitions: Annotated[int, typer.Option("--repetitions", metavar="N", help="Noisy releases to average over.")] = 1,
-    plot: Annotated[
-        str | None, typer.Option("--plot", metavar="FILE", help="Write a picture (needs matplotlib).")
-    ] = None,
-    as_json: opt.AsJson = False,
-) -> None:
+def compare(request: Comparing) -> None:
     """Run every estimator on data whose truth is known, and set their errors side by side."""
     from ..answers.compare import compare as run
     from ._show import note, print_json, stepping
     from ._truth import true_counts
 
-    law = opt.as_epsilon(epsilon)
-    counts, how_many = true_counts(inputs, column, count_column, freq_count, integers, sql, format, no_header)
-    size = None if domain is None else opt.as_cells(domain)
+    law = opt.as_epsilon(request.epsilon)
+    counts, how_many = true_counts(request)
+    size = None if request.domain is None else opt.as_cells(request.domain)
     with stepping("comparing estimators", "reconstructions") as step:
         found = run(
-            counts, how_many=how_many, epsilon=law, domain=size, methods=method, repetitions=repetitions, step=step
-        )
-    if plot is not None:
-        found.plot(plot)
-        note(f"picture written to {plot}")
-    if as_json:
+            counts, how_many=how_many, epsilon=law, domain=size, methods=request.method,
+            repetitions=request.repetitions, step=step,
+        )  # fmt: skip
+    if request.plot is not None:
+        found.plot(request.plot)
+        note(f"picture written to {request.plot}")
+    if request.as_json:
         print_json(found.to_dict())
     else:
         _print_comparison(found)
 
 
 def _print_comparison(found: Comparison) -> None:
-    from rich.table import Table
-
+    from ..answers.render import rich_table
     from ._show import screen
 
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
-    table.add_column("estimator")
-    for name in ("ℓ1 error", "W1 error", "distinct off", "total off", "seconds"):
-        table.add_column(name, justify="right")
+    table = rich_table("estimator", "ℓ1 error", "W1 error", "distinct off", "total off", "seconds")
     best = {key: min(getattr(r, key) for r in found.results if not r.failure) for key in ("l1", "w1")}
     for r in found.results:
         if r.failure:

@@ -33,8 +33,8 @@ def merge(
 ) -> None:
     """Add sketches up: one sketch of all their data. Noise adds up too, and the result says so."""
     from ..errors import InputError
-    from ._request import save_sketch
     from ._show import note
+    from ._sketches import save_sketch
 
     if len(files) < 2:
         raise InputError(f"merge needs at least two files, got {len(files)}")
@@ -51,7 +51,7 @@ def merge(
 def _load(name: str) -> Any:
     from ..reading.groups import GroupedSketch, is_group_set
     from ..sketches.sketch import Sketch
-    from ._request import local_path
+    from ._sketches import local_path
 
     with local_path(name) as path:
         return GroupedSketch.load(path) if is_group_set(path) else Sketch.load(path)
@@ -67,8 +67,8 @@ unnoise inspect jan.sketch feb.sketch mar.sketch --json"""
 def inspect(files: Files, as_json: opt.AsJson = False) -> None:
     """Show parameters and guarantee of sketch files, and the total ε over all files given."""
     from ..sketches.budget import total_budget
-    from ._request import load_sketches, local_path
     from ._show import print_json, screen
+    from ._sketches import load_sketches, local_path
 
     found: dict[str, Sketch] = {}
     promises: dict[str, str] = {}
@@ -111,12 +111,10 @@ def _facts(sketch: Sketch) -> dict[str, Any]:
 
 
 def _table(found: dict[str, Sketch]) -> Any:
-    from rich.table import Table
+    from ..answers.render import rich_table
 
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
-    names = ("file", "kind", "cells", "levels", "ε", "unit", "noise power", "items", "hash seed")
-    for name in names:
-        table.add_column(name, justify="right" if name in ("cells", "levels", "ε", "noise power") else "left")
+    words = ("file", "kind", "unit", "items", "hash seed")
+    table = rich_table("file", "kind", "cells", "levels", "ε", "unit", "noise power", "items", "hash seed", left=words)
     for name, sketch in found.items():
         facts = _facts(sketch)
         unit = "occurrence" if facts["max_contributions"] is None else f"person, ≤ {facts['max_contributions']}"

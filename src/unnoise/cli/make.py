@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from ..errors import ConvergenceError, OverloadError
-from . import _options as opt
-from ._app import app
+from ._request import Profiling, Sketching, command
 
 __all__ = ["profile", "sketch"]
 
-SKETCH_OUT = Annotated[
-    str, typer.Option("--output", "-o", metavar="FILE", help="File to write, a folder with --groups, or - .")
-]
-REPORT_OUT = Annotated[
-    str | None,
-    typer.Option("--output", "-o", metavar="FILE", rich_help_panel=opt.OUT, help="Write the report, an HTML page."),
-]
 
-
-@app.command(
+@command(
+    Profiling,
     epilog="""[bold]Examples[/bold]
 
 unnoise profile visits.csv --column url --epsilon 1
@@ -30,55 +18,23 @@ unnoise profile 'logs/*.parquet' -c user -c page -e 0.5 -o report.html
 
 zcat words.txt.gz | unnoise profile - --format lines -e 1 --json
 
-unnoise profile sales.csv -c product -e 1 --by country --groups DE,FR,IT"""
+unnoise profile sales.csv -c product -e 1 --by country --groups DE,FR,IT""",
 )
-def profile(
-    inputs: opt.Inputs,
-    column: opt.Columns = None,
-    epsilon: opt.Epsilon = None,
-    output: REPORT_OUT = None,
-    as_json: opt.AsJson = False,
-    integers: opt.Integers = False,
-    count_column: opt.CountColumn = None,
-    freq_count: opt.FreqCount = False,
-    sql: opt.Sql = None,
-    format: opt.Format = None,
-    no_header: opt.NoHeader = False,
-    by: opt.By = None,
-    groups: opt.Groups = None,
-    unknown: opt.Unknown = "error",
-    person: opt.Person = None,
-    max_contributions: opt.MaxContributions = None,
-    pan_private: opt.PanPrivate = False,
-    cells: opt.Cells = "2^20",
-    levels: opt.Levels = None,
-    domain: opt.Domain = None,
-    rate: opt.Rate = None,
-    hash_seed: opt.HashSeed = 0,
-    method: opt.Method = "auto",
-    max_count: opt.MaxCount = None,
-    title: opt.Title = None,
-) -> None:
+def profile(request: Profiling) -> None:
     """From data to answers in one command: how many items occur exactly once, twice, at least ten times, …"""
-    from ._request import Request, import_answers, reconstruct_all, sketch_data
     from ._show import print_profiles
+    from ._sketches import import_answers, reconstruct_all, sketch_data
 
-    request = Request(
-        inputs=inputs, columns=column, epsilon=epsilon, integers=integers, count_column=count_column,
-        freq_count=freq_count, sql=sql, format=format, no_header=no_header, by=by, groups=groups, unknown=unknown,
-        person=person, max_contributions=max_contributions, pan_private=pan_private, cells=cells, levels=levels,
-        domain=domain, rate=rate, hash_seed=hash_seed,
-    )  # fmt: skip
     target = sketch_data(request, meanwhile=import_answers)
     sketches = target.sketches if hasattr(target, "sketches") else {"": target}
     try:
-        profiles = reconstruct_all(sketches, method=method, max_count=max_count)
+        profiles = reconstruct_all(sketches, method=request.method, max_count=request.max_count)
     except (ConvergenceError, OverloadError) as error:
         raise type(error)(f"{error}; this try spent its ε, so plan the next one") from None
-    if output is not None:
-        _write_report(output, profiles, target.guarantee, title)
-    if output != "-":
-        print_profiles(profiles, target.guarantee, as_json=as_json)
+    if request.output is not None:
+        _write_report(request.output, profiles, target.guarantee, request.title)
+    if request.output != "-":
+        print_profiles(profiles, target.guarantee, as_json=request.as_json)
 
 
 def _write_report(output: str, profiles: object, guarantee: str, title: str | None) -> None:
@@ -91,7 +47,8 @@ def _write_report(output: str, profiles: object, guarantee: str, title: str | No
         note(f"report written to {output}")
 
 
-@app.command(
+@command(
+    Sketching,
     epilog="""[bold]Examples[/bold]
 
 unnoise sketch day1.parquet --column url --epsilon 1 -o day1.sketch
@@ -100,42 +57,14 @@ unnoise sketch orders.csv -c product -e 1 --domain products.txt -o orders.sketch
 
 unnoise sketch log.csv -c page -e 1 --person user --max-contributions 5 -o log.sketch
 
-unnoise sketch sales.csv -c product -e 1 --by country --groups DE,FR,IT -o sales.sketches"""
+unnoise sketch sales.csv -c product -e 1 --by country --groups DE,FR,IT -o sales.sketches""",
 )
-def sketch(
-    inputs: opt.Inputs,
-    output: SKETCH_OUT,
-    column: opt.Columns = None,
-    epsilon: opt.Epsilon = None,
-    integers: opt.Integers = False,
-    count_column: opt.CountColumn = None,
-    freq_count: opt.FreqCount = False,
-    sql: opt.Sql = None,
-    format: opt.Format = None,
-    no_header: opt.NoHeader = False,
-    by: opt.By = None,
-    groups: opt.Groups = None,
-    unknown: opt.Unknown = "error",
-    person: opt.Person = None,
-    max_contributions: opt.MaxContributions = None,
-    pan_private: opt.PanPrivate = False,
-    cells: opt.Cells = "2^20",
-    levels: opt.Levels = None,
-    domain: opt.Domain = None,
-    rate: opt.Rate = None,
-    hash_seed: opt.HashSeed = 0,
-) -> None:
+def sketch(request: Sketching) -> None:
     """Keep a private sketch of the data: small, mergeable, and safe to pass on."""
-    from ._request import Request, save_sketch, sketch_data
     from ._show import note
+    from ._sketches import save_sketch, sketch_data
 
-    request = Request(
-        inputs=inputs, columns=column, epsilon=epsilon, integers=integers, count_column=count_column,
-        freq_count=freq_count, sql=sql, format=format, no_header=no_header, by=by, groups=groups, unknown=unknown,
-        person=person, max_contributions=max_contributions, pan_private=pan_private, cells=cells, levels=levels,
-        domain=domain, rate=rate, hash_seed=hash_seed,
-    )  # fmt: skip
     target = sketch_data(request)
-    save_sketch(target, output)
-    if output != "-":
-        note(f"{output}: {target.guarantee}")
+    save_sketch(target, request.output)
+    if request.output != "-":
+        note(f"{request.output}: {target.guarantee}")

@@ -12,10 +12,11 @@ where w(0) = g(0) − β(g(1) − g(0)) replaces the mean of D g; a declared bou
 
     w(t) = g(t) − κ·Δ²g(t)  (0 < t < n),   w(0) = (g(0) − a·g(1))/(1−a),   w(n) = (g(n) − a·g(n−1))/(1−a).
 
-**Integer ρ > 1.** w = D^ρ g with g(t) = g(0) for t < 0, no folding.
-
-**Fractional ρ > 1.** D^ρ = D^r P with r = ⌈ρ⌉ and P the convolution by the noise law of power r − ρ < 1 (by FFT
-of its characteristic function): differences first, then an average with positive weights, hence no cancellation.
+**ρ > 1.** No folding; g may go on below 0 in any way. A straight line through g(0) and g(1) leaves Σ h as the plain sum
+of the cells; for integer ρ :func:`functional` and :func:`linear`, which see the data, take the continuation of least
+variance instead (:mod:`unnoise.estimators._continuation`). Integer ρ: w = D^ρ g. Fractional ρ: D^ρ = D^r P with r = ⌈ρ⌉
+and P the convolution by the noise law of power r − ρ < 1 (by FFT of its characteristic function): differences first,
+then an average with positive weights, hence no cancellation.
 
 **Variance.** Σ_cells w(v) is unbiased for Σ_cells g(h) and Σ_cells (w² − W[g²])(v) for its variance, W[g²] being
 the weights of g². For ρ = 1 the bracket is a sum of squares, never negative and free of cancellation:
@@ -27,6 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,11 +38,15 @@ from ..arrays import Floats, Int64
 from ..errors import InputError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile, as_signed_integers
+from ._continuation import DEGREES, Continuation, continued
 from ._convolve import convolve, convolve_valid
 from ._fit import Fit
 from ._input import LARGEST, check_input, check_max_count, check_noise
 
-__all__ = ["Function", "functional", "linear", "repeated_taps", "second_difference_weight", "smoothed_tally", "weights"]
+__all__ = [
+    "Function", "functional", "least_weights", "linear", "repeated_taps", "second_difference_weight", "smoothed_tally",
+    "weights",
+]
 
 Function = Callable[[Int64], Any]
 """A function of a count, vectorised over int64 arrays of counts ≥ 0."""
@@ -99,8 +105,48 @@ def functional(noisy: NoisyProfile, g: Function, *, max_count: int | None = None
     (9.418023, 4.603368)
     """
     bound = check_input(noisy, max_count)
-    w, spread = _weights_and_spread(g, noisy.values, noisy.noise, bound)
+    w, spread = least_weights(noisy, g, bound)
     return float(noisy.tally @ w), float(noisy.tally @ spread)
+
+
+def least_weights(noisy: NoisyProfile, g: Function, bound: int | None = None) -> tuple[Floats, Floats]:
+    """w and w² − W[g²] at the values of a noisy profile, with the continuation of least variance for integer ρ > 1.
+
+    >>> noisy = NoisyProfile.from_counts([3, -1, 7], epsilon=1, power=2)
+    >>> bool(abs(noisy.tally @ least_weights(noisy, lambda t: t)[0] - 9) < 0.5)   # the plain sum has no kink at 0
+    True
+    """
+    w, spread = _weights_and_spread(g, noisy.values, noisy.noise, bound)
+    if not Continuation.exists(noisy.noise, noisy.cells):
+        return w, spread
+    continuation = Continuation.of(noisy.values, noisy.tally, noisy.noise)
+    near = int(np.searchsorted(noisy.values, continuation.top, side="right"))
+    where = np.maximum(noisy.values[:near] - continuation.low, 0)
+    start = float(_evaluate(g, np.zeros(1, dtype=np.int64))[0])
+    head = _head_weights(lambda t: _evaluate(g, t) - start, noisy.noise, continuation)
+    square = _head_weights(lambda t: (_evaluate(g, t) - start) ** 2, noisy.noise, continuation)
+    w[:near] = start + head[where]
+    spread[:near] = (head**2 - square)[where]
+    return w, spread
+
+
+def _head_weights(g: Function, noise: DiscreteLaplace, continuation: Continuation) -> Floats:
+    """w on low..top: the best of a few polynomials below 0, then projected."""
+    values = np.arange(continuation.low, continuation.top + 1)
+    times, kappa = int(noise.power), second_difference_weight(noise)
+    x = np.arange(values[0] - times, values[-1] + times + 1)
+    table, below = _evaluate(g, np.maximum(x, 0)), x < 0
+    first, starts = _evaluate(g, np.arange(len(DEGREES))), []
+    for degree in DEGREES:
+        table[below] = continued(first, x[below], degree)
+        starts.append(_filter(table, kappa, times))
+    return continuation.least(min(starts, key=continuation.size))
+
+
+def _missing(noise: DiscreteLaplace) -> Floats:
+    """The law of the noise that a fractional power lacks to the next integer; 1 for an integer."""
+    extra = math.ceil(noise.power) - noise.power
+    return np.ones(1) if extra == 0 else _kernel(DiscreteLaplace(noise.epsilon, extra), math.ceil(noise.power))
 
 
 def linear(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
@@ -117,13 +163,7 @@ def linear(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
     if noise.power == 1:
         support, mass = _folded_inverse(noisy, bound)
     else:
-        values, share = smoothed_tally(noisy)
-        taps = repeated_taps(second_difference_weight(noise), math.ceil(noise.power))
-        reach = taps.size // 2
-        support, mass = _collect(
-            np.concatenate([np.maximum(values + j, 0) for j in range(-reach, reach + 1)]),
-            np.concatenate([c * share for c in taps]),
-        )
+        support, mass = _unfolded_inverse(noisy)
     return Fit(support, mass, "linear", {"power": str(noise.power), "folded": noise.power == 1})
 
 
@@ -133,10 +173,9 @@ def smoothed_tally(noisy: NoisyProfile) -> tuple[Int64, Floats]:
     For integer ρ these are the occupied values themselves. For fractional ρ every cell is spread by the law of
     power ⌈ρ⌉ − ρ, cut where what is left is below rounding.
     """
-    extra = math.ceil(noisy.noise.power) - noisy.noise.power
-    if extra == 0:
+    kernel = _missing(noisy.noise)
+    if kernel.size == 1:
         return noisy.values, noisy.fractions
-    kernel = _kernel(DiscreteLaplace(noisy.noise.epsilon, extra), math.ceil(noisy.noise.power))
     reach = kernel.size // 2
     stretches = list(_stretches(noisy.values, 2 * reach))
     length = sum(int(last - first) + 2 * reach + 1 for first, last, _ in stretches)
@@ -168,6 +207,37 @@ def _folded_inverse(noisy: NoisyProfile, bound: int | None) -> tuple[Int64, Floa
     mass = np.concatenate([-left * share, (1 + left + right) * share, -right * share])
     inside = points >= 0 if bound is None else (points >= 0) & (points <= bound)
     return _collect(points[inside], mass[inside])
+
+
+def _unfolded_inverse(noisy: NoisyProfile) -> tuple[Int64, Floats]:
+    """Power above 1: the taps, what falls below 0 on the straight line; then the first entries of least variance."""
+    values, share = smoothed_tally(noisy)
+    taps = repeated_taps(second_difference_weight(noisy.noise), math.ceil(noisy.noise.power))
+    reach = taps.size // 2
+    points = np.concatenate([values + j for j in range(-reach, reach + 1)])
+    mass = np.concatenate([c * share for c in taps])
+    below = np.minimum(points, 0) * mass
+    support, mass = _collect(
+        np.concatenate([np.maximum(points, 0), [0, 1]]), np.concatenate([mass, [-below.sum(), below.sum()]])
+    )
+    if Continuation.exists(noisy.noise, noisy.cells):
+        first = _first_entries(noisy)
+        later = support >= first.size
+        support = np.concatenate([np.arange(first.size), support[later]])
+        mass = np.concatenate([first, mass[later]])
+    return support, mass
+
+
+def _first_entries(noisy: NoisyProfile) -> Floats:
+    """f[t] for t < 2ρ, which are all the entries that values below ρ have a part in."""
+    times, continuation = int(noisy.noise.power), Continuation.of(noisy.values, noisy.tally, noisy.noise)
+    x = np.arange(continuation.low - times, 4 * times + 1)
+    table = np.stack([_straight(partial(np.equal, t), x) for t in range(2 * times)], axis=1)
+    w = _filter(table, second_difference_weight(noisy.noise), times).T
+    head = continuation.top - continuation.low + 1
+    w[:, :head] = continuation.least(w[:, :head])
+    near = int(np.searchsorted(noisy.values, 3 * times, side="right"))
+    return np.asarray(w[:, np.maximum(noisy.values[:near] - continuation.low, 0)] @ noisy.fractions[:near])
 
 
 def _collect(points: Int64, mass: Floats) -> tuple[Int64, Floats]:
@@ -225,7 +295,7 @@ def _repeated_weights(g: Function, values: Int64, noise: DiscreteLaplace) -> tup
     for start in range(0, values.size, CHUNK):
         part = slice(start, start + CHUNK)
         around = values[part] + np.arange(-times, times + 1)[:, None]
-        table = _evaluate(g, np.maximum(around, 0))
+        table = _straight(g, around)
         middle = table[times].copy()
         table -= middle
         excess = _filter(table, kappa, times)[0]
@@ -236,7 +306,7 @@ def _repeated_weights(g: Function, values: Int64, noise: DiscreteLaplace) -> tup
 
 def _averaged_weights(g: Function, values: Int64, noise: DiscreteLaplace) -> tuple[Floats, Floats]:
     kappa, times = second_difference_weight(noise), math.ceil(noise.power)
-    kernel = _kernel(DiscreteLaplace(noise.epsilon, times - noise.power), times)
+    kernel = _missing(noise)
     reach = kernel.size // 2
     order = np.argsort(values, kind="stable")
     ascending = values[order]
@@ -249,7 +319,7 @@ def _averaged_weights(g: Function, values: Int64, noise: DiscreteLaplace) -> tup
         last = int(ascending[stop - 1])
         _refuse_above_limit(last - first + 2 * reach, noise)
         window = np.arange(first - reach - times, last + reach + times + 1)
-        table = _evaluate(g, np.maximum(window, 0))
+        table = _straight(g, window)
         middle = table[table.size // 2]
         table -= middle
         at = ascending[start:stop] - first
@@ -261,12 +331,25 @@ def _averaged_weights(g: Function, values: Int64, noise: DiscreteLaplace) -> tup
     return w, spread
 
 
-def _filter(table: Floats, kappa: float, times: int) -> Floats:
-    """D applied ``times`` times along the first axis, which loses an entry at each end every time."""
-    for _ in range(times):
-        step = np.diff(table, axis=0)
-        table = table[1:-1] - kappa * np.diff(step, axis=0)
+def _straight(g: Function, x: Int64) -> Floats:
+    """g, continued below 0 as a straight line."""
+    table, below = _evaluate(g, np.maximum(x, 0)), x < 0
+    table[below] = continued(_evaluate(g, np.arange(2)), x[below], 1)
     return table
+
+
+def _filter(table: Floats, kappa: float, times: int) -> Floats:
+    """D applied ``times`` times along the first axis, which loses an entry at each end every time.
+
+    D^ρ = Σ_k C(ρ, k)·(−κ)^k·Δ^2k: the differences of whole numbers are exact, and those of a polynomial end, where
+    repeated subtraction would multiply its rounding by κ^ρ.
+    """
+    result = table[times : table.shape[0] - times].copy()
+    for k in range(1, times + 1):
+        table = np.diff(table, n=2, axis=0)
+        inner = table[times - k : table.shape[0] - (times - k)]
+        result += math.comb(times, k) * (-kappa) ** k * inner
+    return result
 
 
 def _kernel(extra: DiscreteLaplace, times: int) -> Floats:

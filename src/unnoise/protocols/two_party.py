@@ -259,9 +259,11 @@ def _write(sink: Any, frame: bytes) -> None:
     sink.flush()
 
 
-def _read(source: Any, whose: str) -> bytes:
-    """Read one frame."""
+def _read(source: Any, whose: str, *, may_end: bool = False) -> bytes:
+    """Read one frame, which is empty where the source may end and does."""
     head = source.read(8)
+    if may_end and not head:
+        return b""
     if len(head) != 8:
         raise FormatError(f"{whose} ended before its message")
     (size,) = struct.unpack("<Q", head)

@@ -90,10 +90,10 @@ class Batch:
 
     def clean(self) -> Rows:
         """Return the rows as sketches take them."""
-        from ..sketches.inputs import rows_of
+        from ..sketches.inputs import clean_rows
 
         columns = {column.name: column for column in self.items.get_columns()}
-        return rows_of(columns, self.counts, self.person, self.group)
+        return clean_rows(columns, self.counts, self.person, self.group)
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ from queue import SimpleQueue
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Int64
 from ..guard import wipe
 from ..layout import Layout
 from .hashing import BLOCK, UInt64, cells_of, each_block
@@ -34,7 +34,6 @@ from .threads import crew
 
 __all__ = ["Hashed", "Located", "Piece", "count_ahead", "scatter_add"]
 
-Int64 = NDArray[np.int64]
 Product = Callable[..., Any]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from .._sampler import Keystream
 from ..arrays import Int64
 from ..errors import InputError
-from ..guard import frozen
+from ..guard import frozen, wipe
 from ..noise import DiscreteLaplace
 from .cells import LIMIT, add_cells, add_noise, largest
 from .format.filecells import FileCells, sum_of
@@ -56,6 +56,12 @@ class Held:
     def freeze(self) -> None:
         """Let the cells change no more."""
         self.array().flags.writeable = False
+
+    def wipe(self) -> None:
+        """Overwrite the cells: whoever holds them has no more use for them."""
+        cells = self.array()
+        cells.flags.writeable = True
+        wipe(cells)
 
     def require_room(self, other: Held | None = None) -> None:
         """Refuse where ``other``, or noise, cannot be added within 64 bits; only for cells that are public."""

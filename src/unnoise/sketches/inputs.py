@@ -3,8 +3,6 @@
 A *clean column* is an int64 array, or a polars Series or Arrow array of strings, without nulls; a row with a null in
 any of its columns, counts, person and group included, is dropped. Nothing is converted that could change an item:
 floats, booleans, bytes and mixed types are refused. Messages name columns and types, never values or numbers of rows.
-
-A count beyond ±2^53 counts as ±2^53: to refuse it would tell that it is there, and so would a sum that leaves 64 bits.
 """
 
 from __future__ import annotations
@@ -17,15 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Int64
 from ..errors import InputError
 from .columns import Raw, from_any, is_column
 
-__all__ = ["BATCH", "LARGEST_COUNT", "Rows", "read_items", "rows_of"]
+__all__ = ["BATCH", "Rows", "clean_rows", "read_items"]
 
 BATCH = 1 << 16
 """Items taken from an iterator at a time."""
-
-LARGEST_COUNT = 1 << 53
 
 ROLES = ("counts", "person", "group")
 
@@ -44,7 +41,7 @@ class Rows:
     columns: tuple[Any, ...]
     types: tuple[str, ...] | None
     stated: bool = True
-    counts: NDArray[np.int64] | None = None
+    counts: Int64 | None = None
     person: tuple[Any, ...] | None = None
     group: tuple[Any, ...] | None = None
 
@@ -62,7 +59,7 @@ def read_items(items: Any, counts: Any = None, person: Any = None, group: Any = 
     if table is None and is_column(items):
         table = {"items": items}
     if table is not None:
-        return iter([rows_of(table, **beside)])
+        return iter([clean_rows(table, **beside)])
     if hasattr(items, "__arrow_c_stream__") or _duckdb_reader(items) is not None:
         return _from_arrow_stream(items, beside)
     if isinstance(items, Iterable):
@@ -102,7 +99,7 @@ def _require_distinct(names: list[str]) -> None:
         raise InputError(f"column names must be distinct, got {', '.join(names)}")
 
 
-def rows_of(table: Mapping[str, Any], counts: Any = None, person: Any = None, group: Any = None) -> Rows:
+def clean_rows(table: Mapping[str, Any], counts: Any = None, person: Any = None, group: Any = None) -> Rows:
     """Return the rows of a table, whose counts, person and group may be named columns of it."""
     columns, beside = dict(table), {}
     for role, given in zip(ROLES, (counts, person, group)):
@@ -138,7 +135,7 @@ def _from_arrow_stream(items: Any, beside: dict[str, Any]) -> Iterator[Rows]:
         try:
             reader = pa.RecordBatchReader.from_stream(items)
         except pa.ArrowInvalid:  # one column, not a table
-            return iter([rows_of({"items": pa.chunked_array(items)}, **beside)])
+            return iter([clean_rows({"items": pa.chunked_array(items)}, **beside)])
     for role, wanted in beside.items():
         if not isinstance(wanted, str):
             raise InputError(f"{role} must name a column when items are a stream, got {type(wanted).__name__}")
@@ -146,7 +143,7 @@ def _from_arrow_stream(items: Any, beside: dict[str, Any]) -> Iterator[Rows]:
 
     def batches() -> Iterator[Rows]:
         for batch in chain([reader.schema.empty_table()], reader):  # first the types, which need no row
-            yield rows_of(dict(zip(batch.schema.names, batch.columns)), **beside)
+            yield clean_rows(dict(zip(batch.schema.names, batch.columns)), **beside)
 
     return batches()
 
@@ -168,7 +165,7 @@ def _from_iterator(items: Iterable[Any], beside: dict[str, Any]) -> Iterator[Row
             raise InputError(f"{' and '.join(others)} must be as long as items")
         if not chunk:
             return
-        yield rows_of({"items": chunk}, **extras)
+        yield clean_rows({"items": chunk}, **extras)
 
 
 def _clean(raw: list[Raw], beside: dict[str, list[Raw]]) -> Rows:
@@ -195,14 +192,7 @@ def _clean(raw: list[Raw], beside: dict[str, list[Raw]]) -> Rows:
         tuple(column.keep(valid) for column in raw),
         types,
         stated,
-        counts=_bounded(kept["counts"][0]) if counts else None,
+        counts=kept["counts"][0] if counts else None,
         person=kept.get("person"),
         group=kept.get("group"),
     )
-
-
-def _bounded(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the counts, those beyond the largest allowed made equal to it."""
-    if counts.size and (counts.max() > LARGEST_COUNT or counts.min() < -LARGEST_COUNT):
-        return np.clip(counts, -LARGEST_COUNT, LARGEST_COUNT)
-    return counts

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._sampler import open_stream
+from ..arrays import Int64
 from ..errors import InputError
 from ..guard import changing
 from .counting import Hashed, Located, Piece, count_ahead
@@ -40,10 +41,13 @@ from .threads import apart
 if TYPE_CHECKING:
     from .sketch import Sketch
 
-__all__ = ["STAGE", "take_in"]
+__all__ = ["LARGEST_COUNT", "STAGE", "take_in"]
 
 STAGE = 1 << 20
 """Rows of a stream that are held back."""
+
+LARGEST_COUNT = 1 << 53
+"""A count beyond counts as this: to refuse it would tell that it is there."""
 
 Int16 = NDArray[np.int16]
 Parts = list[tuple[int, Piece]]
@@ -92,33 +96,28 @@ class _Intake:
         held: list[Rows] = []
         parts: Parts = []
         size = 0
+        batches = self.checked(batches)
         for rows in batches:
-            self.check(rows)
             size += rows.size
             if self.direct:
                 held.append(rows)
             else:
                 parts += self.locate(rows)
             if size > STAGE and size > rows.size and self.codes is None:
-                self.run_long(chain(_emptying(held), self.checked(batches)), parts)
+                self.run_long(chain(_emptying(held), batches), parts)
                 return
         if self.direct:
             parts = [(0, Hashed(rows, self.layout)) for rows in held if rows.size]
         self.commit(self.limited(parts))
 
-    def check(self, rows: Rows) -> None:
-        """Refuse rows of other types than those before."""
-        if rows.types is None:
-            return
-        if self.types is not None and rows.types != self.types:
-            raise InputError(f"items must be of types {', '.join(self.types)}, got {', '.join(rows.types)}")
-        self.types, self.stated = rows.types, self.stated or rows.stated
-
     def checked(self, batches: Iterable[Rows]) -> Iterator[Rows]:
-        """Yield batches of the right types."""
+        """Yield batches of the same types as those before, with bounded counts."""
         for rows in batches:
-            self.check(rows)
-            yield rows
+            if rows.types is not None:
+                if self.types is not None and rows.types != self.types:
+                    raise InputError(f"items must be of types {', '.join(self.types)}, got {', '.join(rows.types)}")
+                self.types, self.stated = rows.types, self.stated or rows.stated
+            yield rows if rows.counts is None else replace(rows, counts=_bounded(rows.counts))
 
     def commit(self, parts: Parts) -> None:
         """Add everything, or nothing."""
@@ -257,6 +256,13 @@ class _Intake:
             if cells is not joined.cells:
                 joined.wipe()
         return kept
+
+
+def _bounded(counts: Int64) -> Int64:
+    """Return the counts, those beyond the largest made equal to it."""
+    if counts.size and (counts.max() > LARGEST_COUNT or counts.min() < -LARGEST_COUNT):
+        return np.clip(counts, -LARGEST_COUNT, LARGEST_COUNT)
+    return counts
 
 
 def _wipe(parts: Parts) -> None:

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._sampler import Keystream, _system_stream
+from ..arrays import Int64
 from .hashing import Column, UInt64, as_series
 
 __all__ = ["PersonCodes", "limit_contributions"]
@@ -36,7 +37,6 @@ CHUNK = 1 << 16
 """Rows encoded at a time."""
 
 WIDTH = 16
-Int64 = NDArray[np.int64]
 
 
 class PersonCodes:

@@ -136,7 +136,7 @@ begin_epoch() first, which draws fresh noise
             max_contributions=max_contributions,
             pan_private=pan_private,
         )
-        return cls._fresh_sketch(layout, epsilon, power, labels)
+        return cls._fresh_sketch(layout, epsilon, power, labels=labels)
 
     @classmethod
     def known(
@@ -159,7 +159,7 @@ begin_epoch() first, which draws fresh noise
             kind="known", cells=declared.size, domain=declared.size, item_types=declared.types,
             fingerprint=declared.fingerprint, max_contributions=max_contributions, pan_private=pan_private,
         )  # fmt: skip
-        return cls._fresh_sketch(layout, epsilon, power, labels, declared, unknown)
+        return cls._fresh_sketch(layout, epsilon, power, declared, unknown, labels)
 
     @classmethod
     def sampled(
@@ -188,7 +188,7 @@ begin_epoch() first, which draws fresh noise
             item_types=declared.types, fingerprint=declared.fingerprint,
             max_contributions=max_contributions, pan_private=pan_private,
         )  # fmt: skip
-        return cls._fresh_sketch(layout, epsilon, power, labels, declared, unknown)
+        return cls._fresh_sketch(layout, epsilon, power, declared, unknown, labels)
 
     @classmethod
     def _fresh_sketch(
@@ -196,9 +196,9 @@ begin_epoch() first, which draws fresh noise
         layout: Layout,
         epsilon: Any,
         power: Exact,
-        labels: Labels | Mapping[str, Any] | None,
         domain: Domain | None = None,
         unknown: str = "error",
+        labels: Labels | Mapping[str, Any] | None = None,
     ) -> Sketch:
         """Draw the noise: it goes in before the first item."""
         check_unknown(unknown)

@@ -13,21 +13,16 @@ Every call runs at once, with a key of its own, and is a release of its own: two
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from ..errors import PrivacyError
-from ..layout import Kind
-from ..noise import Exact
 from ..noisy import NoisyProfile, combine
-from ._call import Call, prepare
+from ._call import Call, ProfileRequest, Request, asked_as, prepare
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
     from ..answers.profile import Profile
     from ..sketches.sketch import Sketch
 
@@ -36,24 +31,8 @@ __all__ = ["noisy_profile", "profile", "sketch"]
 Result = TypeVar("Result")
 
 
-def profile(
-    df: DataFrame,
-    columns: str | Column | Sequence[str | Column],
-    *,
-    epsilon: Exact | None = None,
-    kind: Kind = "hashed",
-    cells: int = 1 << 20,
-    levels: int | bool | None = None,
-    domain: Any = None,
-    rate: Exact | None = None,
-    hash_seed: int = 0,
-    by: str | Column | None = None,
-    groups: Sequence[Any] | None = None,
-    person: str | Column | None = None,
-    max_contributions: int | None = None,
-    unknown: str = "error",
-    method: str = "auto",
-) -> Profile | dict[Any, Profile]:
+@asked_as(ProfileRequest)
+def profile(request: ProfileRequest) -> Profile | dict[Any, Profile]:
     """Return the profile of the items in a DataFrame: how many of them occur exactly t times, for every t.
 
     Parameters
@@ -91,65 +70,26 @@ def profile(
     """
     from ..answers.reconstruct import reconstruct
 
-    call = prepare(
-        df, columns, epsilon=epsilon, kind=kind, cells=cells, levels=levels, domain=domain, rate=rate,
-        hash_seed=hash_seed, by=by, groups=groups, person=person, max_contributions=max_contributions, unknown=unknown,
-    )  # fmt: skip
+    call = prepare(request)
     _require_private(call)
-    return _by_group(call, [reconstruct(noisy, method=method) for noisy in _noisy_profiles(call)])
+    return _by_group(call, [reconstruct(noisy, method=request.method) for noisy in _noisy_profiles(call)])
 
 
-def noisy_profile(
-    df: DataFrame,
-    columns: str | Column | Sequence[str | Column],
-    *,
-    epsilon: Exact | None = None,
-    kind: Kind = "hashed",
-    cells: int = 1 << 20,
-    levels: int | bool | None = None,
-    domain: Any = None,
-    rate: Exact | None = None,
-    hash_seed: int = 0,
-    by: str | Column | None = None,
-    groups: Sequence[Any] | None = None,
-    person: str | Column | None = None,
-    max_contributions: int | None = None,
-    unknown: str = "error",
-) -> NoisyProfile | dict[Any, NoisyProfile]:
+@asked_as(Request)
+def noisy_profile(request: Request) -> NoisyProfile | dict[Any, NoisyProfile]:
     """Return the noisy profile, which is all that leaves the executors; parameters as in :func:`profile`."""
-    call = prepare(
-        df, columns, epsilon=epsilon, kind=kind, cells=cells, levels=levels, domain=domain, rate=rate,
-        hash_seed=hash_seed, by=by, groups=groups, person=person, max_contributions=max_contributions, unknown=unknown,
-    )  # fmt: skip
+    call = prepare(request)
     _require_private(call)
     return _by_group(call, _noisy_profiles(call))
 
 
-def sketch(
-    df: DataFrame,
-    columns: str | Column | Sequence[str | Column],
-    *,
-    epsilon: Exact | None = None,
-    kind: Kind = "hashed",
-    cells: int = 1 << 20,
-    levels: int | bool | None = None,
-    domain: Any = None,
-    rate: Exact | None = None,
-    hash_seed: int = 0,
-    by: str | Column | None = None,
-    groups: Sequence[Any] | None = None,
-    person: str | Column | None = None,
-    max_contributions: int | None = None,
-    unknown: str = "error",
-) -> Sketch | dict[Any, Sketch]:
+@asked_as(Request)
+def sketch(request: Request) -> Sketch | dict[Any, Sketch]:
     """Return a sealed sketch, to be saved and merged with others; its cells must fit the driver.
 
     Parameters as in :func:`profile`. The 8 bytes a cell also count against ``spark.driver.maxResultSize``.
     """
-    call = prepare(
-        df, columns, epsilon=epsilon, kind=kind, cells=cells, levels=levels, domain=domain, rate=rate,
-        hash_seed=hash_seed, by=by, groups=groups, person=person, max_contributions=max_contributions, unknown=unknown,
-    )  # fmt: skip
+    call = prepare(request)
     return _by_group(call, _sketches(call))
 
 
@@ -157,7 +97,7 @@ def _sketches(call: Call) -> list[Sketch]:
     """Run the job and return the sketch of each group: every noise vector new, so with an identity of its own."""
     from ..guard import new_identity
     from ..layout import Account
-    from ..sketches.format.parameters import Stored
+    from ..sketches.format.parameters import Stored, fresh_labels
     from ..sketches.sketch import Sketch
     from ._job import collect_counts
 
@@ -168,7 +108,8 @@ def _sketches(call: Call) -> list[Sketch]:
     sketches = []
     for i in range(0, len(parts), call.layout.levels):
         cells = np.concatenate(parts[i : i + call.layout.levels]) if call.layout.levels > 1 else parts[i]
-        stored = Stored(cells, call.work.noise, call.layout, account, frozenset([new_identity()]))
+        identities, labels = frozenset([new_identity()]), fresh_labels(None, call.layout)
+        stored = Stored(cells, call.work.noise, call.layout, account, identities, labels)
         sketches.append(Sketch.from_public(stored, label=call.label))
     return sketches
 

@@ -6,9 +6,11 @@ is a *part* with a tally of its own. Since an occurrence lies in one group only,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -25,7 +27,7 @@ from ._tasks import Sample, Work
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["Call", "prepare"]
+__all__ = ["Call", "ProfileRequest", "Request", "asked_as", "prepare"]
 
 BROADCAST = 1 << 20
 """Longest list of a domain that is sent to every executor; a longer one is joined by a shuffle."""
@@ -57,51 +59,82 @@ class Call:
         return [self.layout.cells // levels] * (levels * (1 if self.groups is None else len(self.groups)))
 
 
-def prepare(
-    df: DataFrame,
-    columns: str | Column | Sequence[str | Column],
-    *,
-    epsilon: Exact | None,
-    kind: Kind,
-    cells: int,
-    levels: int | bool | None,
-    domain: Any,
-    rate: Exact | None,
-    hash_seed: int,
-    by: str | Column | None,
-    groups: Sequence[Any] | None,
-    person: str | Column | None,
-    max_contributions: int | None,
-    unknown: str,
-) -> Call:
+P = ParamSpec("P")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a caller asks of Spark; :func:`unnoise.spark.profile` says what each field means."""
+
+    df: DataFrame
+    columns: str | Column | Sequence[str | Column]
+    _: KW_ONLY
+    epsilon: Exact | None = None
+    kind: Kind = "hashed"
+    cells: int = 1 << 20
+    levels: int | bool | None = None
+    domain: Any = None
+    rate: Exact | None = None
+    hash_seed: int = 0
+    by: str | Column | None = None
+    groups: Sequence[Any] | None = None
+    person: str | Column | None = None
+    max_contributions: int | None = None
+    unknown: str = "error"
+
+
+@dataclass(frozen=True)
+class ProfileRequest(Request):
+    """The same, with the estimator that follows."""
+
+    method: str = field(default="auto", kw_only=True)
+
+
+def asked_as(request: Callable[P, Request]) -> Callable[[Callable[[Any], Result]], Callable[P, Result]]:
+    """Give a function of a request the fields of the request as its parameters."""
+
+    def decorate(function: Callable[[Any], Result]) -> Callable[P, Result]:
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> Result:
+            return function(request(*args, **kwargs))
+
+        returned = function.__annotations__["return"]
+        signature = inspect.signature(request).replace(return_annotation=returned)
+        call.__signature__ = signature  # type: ignore[attr-defined]
+        call.__annotations__ = {name: p.annotation for name, p in signature.parameters.items()} | {"return": returned}
+        return call
+
+    return decorate
+
+
+def prepare(request: Request) -> Call:
     """Check everything, draw the key of the call, and return the job; nothing runs yet."""
-    exact = exact_positive("epsilon", epsilon)
-    check_unknown(unknown)
-    declared = _declared_groups(by, groups)
-    if person is not None and max_contributions is None:
+    exact = exact_positive("epsilon", request.epsilon)
+    check_unknown(request.unknown)
+    declared = _declared_groups(request.by, request.groups)
+    people = request.max_contributions
+    if request.person is not None and people is None:
         raise InputError("person needs max_contributions: how many occurrences of one person count")
-    source = _rows.read_source(df, columns, by=by, groups=declared, person=person)
-    items, layout = _layout(
-        kind, cells, levels, domain, rate, hash_seed,
-        item_types=source.item_types, max_contributions=max_contributions,
-    )  # fmt: skip
+    table = _rows.read_rows(request.df, request.columns, by=request.by, groups=declared, person=request.person)
+    items, layout = _layout(request, item_types=table.item_types, max_contributions=people)
     stream = open_stream()
     key = stream.words(32, 8).tobytes()
-    rows = _rows.cell_rows(source, layout, domain=_listed(df, items, layout), drop_unknown=unknown == "drop")
-    if person is not None:
-        assert max_contributions is not None
-        rows = _rows.cap(rows, max_contributions, int(stream.words(1).view(np.int64)[0]))
-    noise = DiscreteLaplace(exact / (max_contributions or 1))
+    listed, drop = _listed(request.df, items, layout), request.unknown == "drop"
+    rows = _rows.cell_rows(table, layout, domain=listed, drop_unknown=drop)
+    if request.person is not None:
+        assert people is not None
+        rows = _rows.cap(rows, people, int(stream.words(1).view(np.int64)[0]))
     places = _rows.places(layout)
     work = Work(
         cells=places * (1 if declared is None else len(declared)),
         part=places // layout.levels,
-        noise=noise,
+        noise=DiscreteLaplace(exact / (people or 1)),
         key=key,
         silent=stream.silent,
         chosen=_sample(layout),
     )
-    return Call(rows, work, layout, declared, person is not None, stream.label)
+    return Call(rows, work, layout, declared, request.person is not None, stream.label)
 
 
 def _declared_groups(by: Any, groups: Sequence[Any] | None) -> tuple[Any, ...] | None:
@@ -115,16 +148,15 @@ def _declared_groups(by: Any, groups: Sequence[Any] | None) -> tuple[Any, ...] |
     return declared
 
 
-def _layout(
-    kind: Kind, cells: int, levels: int | bool | None, domain: Any, rate: Exact | None, hash_seed: int, **public: Any
-) -> tuple[Domain | None, Layout]:
+def _layout(request: Request, **public: Any) -> tuple[Domain | None, Layout]:
     """Return the domain as declared, if any, and the layout."""
+    kind, domain, rate, hash_seed = request.kind, request.domain, request.rate, request.hash_seed
     if kind == "hashed":
         if domain is not None or rate is not None:
             raise InputError("domain and rate must be left out for kind='hashed'")
-        return None, hashed_layout(cells, levels, hash_seed=hash_seed, **public)
-    if levels is not None:
-        raise InputError(f"levels must be left out for kind={kind!r}, got {levels}")
+        return None, hashed_layout(request.cells, request.levels, hash_seed=hash_seed, **public)
+    if request.levels is not None:
+        raise InputError(f"levels must be left out for kind={kind!r}, got {request.levels}")
     if domain is None:
         raise InputError(f"domain is required for kind={kind!r}: an integer d (items 0…d−1) or a list of items")
     items = read_domain(domain)

@@ -26,10 +26,10 @@ from ._tasks import UNKNOWN
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["Source", "cap", "cell_rows", "places", "read_source"]
+__all__ = ["Columns", "cap", "cell_rows", "places", "read_rows"]
 
 @dataclass(frozen=True)
-class Source:
+class Columns:
     """The columns of a DataFrame that matter, under names of our own, without nulls.
 
     frame : columns item_0, item_1, … and perhaps ``group`` (a number) and ``person``
@@ -52,14 +52,14 @@ class Source:
         return [F.col(f"item_{i}") for i in range(len(self.types))]
 
 
-def read_source(
+def read_rows(
     df: DataFrame,
     columns: str | Column | Sequence[str | Column],
     *,
     by: str | Column | None,
     groups: Sequence[Any] | None,
     person: str | Column | None,
-) -> Source:
+) -> Columns:
     """Select, name and check the columns, and drop rows with nulls or of groups that were not declared."""
     from pyspark.sql import functions as F
 
@@ -81,7 +81,7 @@ def read_source(
         frame = frame.withColumn("group", _cells.group_column(F.col("group"), groups))
     for name in chosen:
         frame = frame.where(F.col(name).isNotNull())
-    return Source(frame, types, item_types, person is not None, by is not None)
+    return Columns(frame, types, item_types, person is not None, by is not None)
 
 
 def _check_groups(groups: Sequence[Any], kind: str) -> None:
@@ -91,37 +91,37 @@ def _check_groups(groups: Sequence[Any], kind: str) -> None:
             raise InputError(f"groups must be of the type of the column by ({kind}), got {group!r}")
 
 
-def cell_rows(source: Source, layout: Layout, *, domain: DataFrame | None, drop_unknown: bool) -> DataFrame:
+def cell_rows(table: Columns, layout: Layout, *, domain: DataFrame | None, drop_unknown: bool) -> DataFrame:
     """Return one row per occurrence with its ``cell`` (and ``person``).
 
     ``domain`` holds the ``hash`` (seed 0) and ``listed``, the cell, of each item of a domain declared as a list.
     """
     from pyspark.sql import functions as F
 
-    frame, cell = _located(source, layout, domain)
-    if source.grouped:
+    frame, cell = _located(table, layout, domain)
+    if table.grouped:
         shifted = F.col("group") * _cells.long(places(layout)) + cell
         cell = F.when(cell >= 0, shifted).otherwise(cell)
-    keep = [F.col("person")] if source.person else []
+    keep = [F.col("person")] if table.person else []
     rows = frame.select(*keep, cell.alias("cell"))
     return rows.where(F.col("cell") >= 0) if drop_unknown and layout.kind != "hashed" else rows
 
 
-def _located(source: Source, layout: Layout, domain: DataFrame | None) -> tuple[DataFrame, Column]:
+def _located(table: Columns, layout: Layout, domain: DataFrame | None) -> tuple[DataFrame, Column]:
     """Return the rows that have a cell, or lie outside the domain, and the column that tells which."""
     from pyspark.sql import functions as F
 
-    hashes = _cells.hash_column(source.items, source.types, layout.hash_seed or 0)
+    hashes = _cells.hash_column(table.items, table.types, layout.hash_seed or 0)
     if layout.kind == "hashed":
-        return source.frame, _cells.hashed_cell(hashes, layout)
+        return table.frame, _cells.hashed_cell(hashes, layout)
     if domain is None:
         assert layout.domain is not None
-        cell = _cells.known_cell(source.items[0], layout.domain)
+        cell = _cells.known_cell(table.items[0], layout.domain)
         if layout.kind == "known":
-            return source.frame, cell
-        return source.frame.where(_cells.in_sample(hashes, layout) | (cell < 0)), cell
-    frame = source.frame if layout.kind == "known" else source.frame.where(_cells.in_sample(hashes, layout))
-    frame = frame.withColumn("hash", _cells.hash_column(source.items, source.types, 0))
+            return table.frame, cell
+        return table.frame.where(_cells.in_sample(hashes, layout) | (cell < 0)), cell
+    frame = table.frame if layout.kind == "known" else table.frame.where(_cells.in_sample(hashes, layout))
+    frame = frame.withColumn("hash", _cells.hash_column(table.items, table.types, 0))
     return frame.join(domain, on="hash", how="left"), F.coalesce(F.col("listed"), _cells.long(UNKNOWN))
 
 

@@ -22,7 +22,7 @@ from ..cells import largest, on_all_processors
 
 __all__ = ["PIECE", "FileCells", "add_up", "raw_bytes", "read_at", "sum_of"]
 
-PIECE = 1 << 18
+PIECE = 1 << 16
 """Cells in a piece: it stays in the cache of one processor while it is read, added up, digested and written."""
 
 

@@ -183,6 +183,8 @@ def _fraction(values: dict[str, Any], name: str) -> Fraction:
 def _require_whole(layout: Layout) -> None:
     """Refuse parameters that contradict each other."""
     size, rest = divmod(layout.cells, layout.levels)
+    if layout.kind == "direct":
+        raise FormatError("its kind must be that of a sketch, got 'direct'")
     if layout.kind == "hashed" and (rest or size & (size - 1) or layout.hash_seed is None):
         raise FormatError(f"a hashed sketch must have levels of 2^k cells, got {layout.cells} in {layout.levels}")
     if layout.kind == "known" and layout.domain != layout.cells:

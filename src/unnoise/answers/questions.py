@@ -1,0 +1,262 @@
+"""The questions a profile is asked: one list behind table, report, JSON, command line, plan and demo.
+
+A :class:`Question` knows its key (in JSON, for ``--headline`` and as the target of a plan), its words, how to ask a
+:class:`~unnoise.answers.profile.Profile`, and what the true answer is where counts are public. :class:`Asked` says
+which of them a page is about and what the items are called; a :class:`Sheet` holds one profile's answers, each
+computed once, for everything on that page.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..arrays import Int64
+from ..checks import check_integer, check_share
+from ..errors import InputError
+from .binned import Curve, at_least_curve, exact_curve
+from .estimate import TOO_NOISY, Estimate
+
+if TYPE_CHECKING:
+    from .profile import Profile
+
+__all__ = [
+    "DISTINCT", "ENTROPY", "ITEM", "MEDIAN", "TOTAL", "Asked", "Noun", "Question", "Sheet", "at_least", "exactly",
+    "mark", "noun", "question", "sheets",
+]  # fmt: skip
+
+REACHES = (2, 3, 5, 10, 100, 1000)
+"""Asked where nobody chose: at least so many times."""
+
+WIDE = 0.5
+"""An answer is unreliable where half of its interval is more than this share of it."""
+
+
+@dataclass(frozen=True)
+class Noun:
+    """What the items are called, and what they did."""
+
+    one: str
+    many: str
+    verb: str = "were seen"
+
+
+ITEM = Noun("item", "items", "occurred")
+PLURALS = {"person": "people", "man": "men", "woman": "women", "child": "children"}
+
+
+def noun(text: str) -> Noun:
+    """Return a noun with its plural, which may be given after a slash where the rule of English fails.
+
+    >>> noun("user").many, noun("query").many, noun("mouse/mice").many
+    ('users', 'queries', 'mice')
+    """
+    one, slash, many = (part.strip() for part in text.partition("/"))
+    if not one or (slash and not many):
+        raise InputError(f"noun must be a word such as user, or two as in mouse/mice, got {text!r}")
+    if many:
+        return Noun(one, many)
+    if one in PLURALS:
+        return Noun(one, PLURALS[one])
+    if re.search(r"(s|x|z|ch|sh)$", one):
+        return Noun(one, one + "es")
+    return Noun(one, one[:-1] + "ies" if re.search(r"[^aeiou]y$", one) else one + "s")
+
+
+@dataclass(frozen=True)
+class Question:
+    """Something to ask a profile.
+
+    key : its name in JSON
+    label, meaning, sentence : words, in which {many} and {verb} stand for the items, {about} for the answer
+    ask : how to ask a profile
+    truth : the answer, of true counts and how many items have each
+    whole : whether the answer is a number of things
+    """
+
+    key: str
+    label: str
+    meaning: str = field(compare=False)
+    sentence: str = field(compare=False)
+    ask: Callable[[Profile], Estimate] = field(compare=False, repr=False)
+    truth: Callable[[Int64, Int64], float] = field(compare=False, repr=False)
+    whole: bool = field(default=True, compare=False)
+
+    @property
+    def name(self) -> str:
+        """The key in words: how a plan calls it."""
+        return self.key.replace("_", " ")
+
+    def labelled(self, what: Noun) -> str:
+        """Return the label for such items."""
+        return self.label.format(many=what.many)
+
+    def explained(self, what: Noun) -> str:
+        """Return the meaning for such items."""
+        return self.meaning.format(many=what.many, verb=what.verb)
+
+    def said(self, about: str, what: Noun) -> str:
+        """Return the answer as a sentence."""
+        return self.sentence.format(about=about, many=what.many, verb=what.verb)
+
+
+def _times(k: int) -> str:
+    return {1: "once", 2: "twice"}.get(k, f"{k:,} times")
+
+
+def exactly(k: int) -> Question:
+    """How many items were seen exactly k times?"""
+    return Question(
+        f"exactly_{k}", f"Exactly {_times(k)}", "", f"{{about}} {{many}} {{verb}} exactly {_times(k)}.",
+        lambda p: p.exactly(k), lambda values, items: float(items[values == k].sum()),
+    )  # fmt: skip
+
+
+def at_least(k: int) -> Question:
+    """How many items were seen at least k times?"""
+    times = f"{k:,} {'time' if k == 1 else 'times'}"
+    return Question(
+        f"at_least_{k}", f"At least {times}", "", f"{{about}} {{many}} {{verb}} at least {_times(k)}.",
+        lambda p: p.at_least(k), lambda values, items: float(items[values >= k].sum()),
+    )  # fmt: skip
+
+
+def _true_entropy(values: Int64, items: Int64) -> float:
+    seen = values > 0
+    share = values[seen] / float(values @ items)
+    return float(-(share * np.log(share)) @ items[seen])
+
+
+def _true_median(values: Int64, items: Int64) -> float:
+    order = np.argsort(values)
+    half = np.searchsorted(np.cumsum(items[order]), items.sum() / 2)
+    return float(values[order][half])
+
+
+DISTINCT = Question(
+    "distinct", "Distinct {many}", "different {many} that {verb} at all", "{about} different {many} {verb}.",
+    lambda p: p.distinct, lambda values, items: float(items[values >= 1].sum()),
+)  # fmt: skip
+TOTAL = Question(
+    "total", "Occurrences", "all of them together", "There were {about} occurrences in all.",
+    lambda p: p.total, lambda values, items: float(values @ items.astype(float)),
+)  # fmt: skip
+MEDIAN = Question(
+    "median", "Median count", "half of the {many} occur at most this often",
+    "Half of the {many} {verb} at most {about} times.", lambda p: p.quantile(0.5), _true_median,
+)  # fmt: skip
+ENTROPY = Question(
+    "entropy", "Entropy", "Shannon, in nats: how evenly occurrences spread", "The entropy is {about} nats.",
+    lambda p: p.entropy, _true_entropy, whole=False,
+)  # fmt: skip
+
+SINGLE = {q.key: q for q in (DISTINCT, TOTAL, MEDIAN, ENTROPY)}
+
+
+def question(key: str) -> Question:
+    """Return the question of a key, however its words are joined.
+
+    >>> question("at-least-3").key, question("seen once").key, question("distinct") is DISTINCT
+    ('at_least_3', 'exactly_1', True)
+    """
+    name = re.sub(r"[\s_-]+", "_", str(key).strip().lower())
+    name = {"seen_once": "exactly_1", "once": "exactly_1", "reach": "distinct", "twice": "exactly_2"}.get(name, name)
+    match = re.fullmatch(r"(exactly|at_least)_([1-9]\d{0,17})", name)
+    if match:
+        return (exactly if match[1] == "exactly" else at_least)(int(match[2]))
+    if name not in SINGLE:
+        raise InputError(f"question must be {', '.join(SINGLE)}, exactly_K or at_least_K, got {key!r}")
+    return SINGLE[name]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a page is about.
+
+    at_least : thresholds K of "at least K times"; None for the usual ones, as far as there is anything
+    headline : key of the question that is answered in the first sentence
+    noun : what the items are called
+    level : confidence level of the intervals
+    """
+
+    at_least: tuple[int, ...] | None = None
+    headline: str = "exactly_1"
+    noun: Noun = ITEM
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        question(self.headline)
+        check_share("level", self.level)
+        for k in self.at_least or ():
+            check_integer("at_least", k, 1)
+
+    @property
+    def questions(self) -> list[Question]:
+        """The questions, in the order of the page."""
+        reaches = REACHES if self.at_least is None else tuple(sorted(set(self.at_least)))
+        several = [exactly(1), exactly(2)] if self.at_least is None else [exactly(1)]
+        found = [DISTINCT, TOTAL, *several, *(at_least(k) for k in reaches), MEDIAN, ENTROPY]
+        head = question(self.headline)
+        return found if head in found else [head, *found]
+
+
+@dataclass(frozen=True, eq=False)
+class Sheet:
+    """The answers of one profile, each computed once."""
+
+    profile: Profile
+    asked: Asked
+    answers: Mapping[str, Estimate]
+
+    @classmethod
+    def of(cls, profile: Profile, asked: Asked | None = None) -> Sheet:
+        """Ask a profile everything that ``asked`` lists."""
+        asked = asked or Asked()
+        return cls(profile, asked, {q.key: q.ask(profile).at(asked.level) for q in asked.questions})
+
+    @property
+    def head(self) -> tuple[Question, Estimate]:
+        """The question of the first sentence, with its answer."""
+        first = question(self.asked.headline)
+        return first, self.answers[first.key]
+
+    @property
+    def shown(self) -> list[tuple[Question, Estimate]]:
+        """What a table lists: where nobody chose the thresholds, only those that half an item may have reached."""
+        chosen = self.asked.at_least is not None
+        found = [(q, self.answers[q.key]) for q in self.asked.questions]
+        return [(q, e) for q, e in found if chosen or not q.whole or q is MEDIAN or e.high >= 0.5]
+
+    @cached_property
+    def exact(self) -> Curve:
+        """How many items were seen exactly t times, over ranges of t."""
+        return exact_curve(self.profile, self.asked.level)
+
+    @cached_property
+    def reach(self) -> Curve:
+        """How many items were seen at least t times."""
+        return at_least_curve(self.profile, self.asked.level)
+
+
+def sheets(profiles: Profile | Mapping[str, Profile], asked: Asked | None = None) -> dict[str, Sheet]:
+    """Return the sheet of each profile, "" naming a single one."""
+    named: Mapping[str, Any] = profiles if isinstance(profiles, Mapping) else {"": profiles}
+    return {name: Sheet.of(profile, asked) for name, profile in named.items()}
+
+
+def mark(estimate: Estimate) -> str:
+    """Say in two words what a reader must know before using an answer; nothing where it is good.
+
+    >>> mark(Estimate(100.0, 5.0, 90.0, 110.0)), mark(Estimate(3.0, 2.0, 0.0, 7.0))
+    ('', 'unreliable')
+    """
+    if estimate.marked:
+        return TOO_NOISY
+    if (estimate.high - estimate.low) / 2 > WIDE * abs(estimate.value):
+        return "unreliable"
+    return "mostly model" if estimate.kind == "model" and estimate.data_share < WIDE else ""

@@ -1,0 +1,219 @@
+"""From a request to a sketch: data counted, sketch files and sets of them opened and saved, all reconstructed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InputError
+from ._options import as_cells, as_epsilon, as_names, as_rate
+
+if TYPE_CHECKING:
+    from ..answers.profile import Profile
+    from ..reading.groups import GroupedSketch
+    from ..reading.source import Batch, Source, Wanted
+    from ..sketches.sketch import Sketch
+    from ._request import Counting
+
+__all__ = ["load_sketches", "local_path", "reconstruct_all", "save_sketch", "sketch_data"]
+
+
+def sketch_data(request: Counting, meanwhile: Callable[[], None] | None = None) -> Sketch | GroupedSketch:
+    """Make the sketch that was asked for and count all data in it; ``meanwhile`` is done while data are read."""
+    from ..reading.groups import GroupedSketch
+    from ..reading.source import feed
+    from ._show import with_progress
+
+    request.check()
+    target: Sketch | GroupedSketch
+    if request.freq_count:
+        from ..reading.freqcount import freq_count_batches
+
+        size = None if request.domain is None else _domain_size(request.domain)
+        if request.domain is not None and size is None:
+            raise InputError(f"--domain must be a number with --freq-count, got {request.domain!r}")
+        total, batches = freq_count_batches(request.inputs)
+        target = _new_sketch(request, ("int",), size)
+        with _beside(meanwhile):
+            feed(target, with_progress(batches, total, "counting"))
+        return target
+    source, wanted = _source(request)
+    # a stream tells its types only with its first rows; groups need them before, so that empty ones look the same
+    late = source.stream is not None and source.typed and request.groups is None
+    types = None if late else source.item_types(wanted)
+    domain = _domain(request, wanted)
+    with _beside(meanwhile):
+        if request.groups is None:
+            target = _new_sketch(request, types, domain)
+        else:
+            target = GroupedSketch(
+                as_names(request.groups), lambda: _new_sketch(request, types, domain), unknown=request.unknown
+            )
+        batches = with_progress(source.batches(wanted), source.rows(), "reading")
+        feed(target, batches, persons=request.person is not None)
+    return target
+
+
+def _source(request: Counting) -> tuple[Source, Wanted]:
+    from ..reading.source import LINE, Wanted, open_source
+
+    source = open_source(
+        request.inputs, format=request.format, sql=request.sql, header=not request.no_header
+    )
+    columns = request.column or ([LINE] if source.format == "lines" else None)
+    if columns is None:
+        found = source.columns() if source.paths else []
+        if len(found) != 1:
+            listed = f": there is {', '.join(found[:12])}" if found else ""
+            raise InputError(f"--column is required{listed}")
+        columns = found
+    if len(set(columns)) != len(columns):
+        raise InputError(f"--column must name each column once, got {', '.join(columns)}")
+    wanted = Wanted(
+        columns=tuple(columns), integers=request.integers, counts=request.count_column, person=request.person,
+        group=request.by,
+    )  # fmt: skip
+    return source, wanted
+
+
+def _new_sketch(request: Counting, types: tuple[str, ...] | None, domain: Any) -> Sketch:
+    from ..sketches.sketch import Sketch
+
+    epsilon = as_epsilon(request.epsilon)
+    person: dict[str, Any] = {"max_contributions": request.max_contributions, "pan_private": request.pan_private}
+    if request.domain is None:
+        return Sketch.hashed(
+            as_cells(request.cells), epsilon=epsilon, levels=request.levels, hash_seed=request.hash_seed,
+            item_types=types, **person,
+        )  # fmt: skip
+    if request.rate is None:
+        return Sketch.known(domain, epsilon=epsilon, unknown=request.unknown, **person)
+    return Sketch.sampled(
+        domain, rate=as_rate(request.rate), epsilon=epsilon, hash_seed=request.hash_seed, unknown=request.unknown,
+        **person,
+    )  # fmt: skip
+
+
+def _domain(request: Counting, wanted: Wanted) -> Any:
+    """Return the declared items as columns, or None where they are the integers 0…N−1 or not declared."""
+    if request.domain is None:
+        return None
+    size = _domain_size(request.domain)
+    if size is not None:
+        if not request.integers and not _typed_inputs(request):
+            raise InputError(f"--domain {request.domain} means the integers below it: add --int to read integers")
+        return size
+    from ..reading.source import LINE, Wanted, open_source
+
+    source = open_source([request.domain], header=not request.no_header)
+    columns = (LINE,) if source.format == "lines" else wanted.columns
+    batches: list[Batch] = list(source.batches(Wanted(columns=columns, integers=request.integers)))
+    import polars as pl
+
+    table = pl.concat([batch.items for batch in batches]).unique(maintain_order=True)
+    return table[columns[0]] if len(columns) == 1 else table
+
+
+def _domain_size(text: str) -> int | None:
+    digits = text.replace("_", "").replace(",", "")
+    return int(digits) if digits.isdigit() else None
+
+
+def _typed_inputs(request: Counting) -> bool:
+    from ..reading.source import open_source
+
+    return open_source(request.inputs, format=request.format, sql=request.sql).typed
+
+
+@contextmanager
+def local_path(path: str) -> Iterator[Path]:
+    """Give a file to read for a path, standard input (-) being copied to one first."""
+    if path != "-":
+        if not os.path.exists(path):
+            from ..reading.scan import expand
+
+            expand(path)  # says what comes close
+        yield Path(path)
+        return
+    with tempfile.TemporaryDirectory(prefix="unnoise-") as folder:
+        copy = Path(folder) / "standard-input"
+        with open(copy, "wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        yield copy
+
+
+def load_sketches(path: Path) -> tuple[dict[str, Sketch], str]:
+    """Return the sketches in a file ("" as their only name) or in a set of groups, and their guarantee."""
+    from ..reading.groups import GroupedSketch, is_group_set
+    from ..sketches.sketch import Sketch
+
+    if is_group_set(path):
+        grouped = GroupedSketch.load(path)
+        return grouped.sketches, grouped.guarantee
+    if path.is_dir():
+        raise InputError(f"{path} is a folder without groups.json; give a sketch file or a set written by --groups")
+    sketch = Sketch.load(path)
+    return {"": sketch}, sketch.guarantee
+
+
+def save_sketch(target: Sketch | GroupedSketch, path: str) -> None:
+    """Save a sketch to a file or to standard output, a set of groups to a folder."""
+    from ..reading.groups import GroupedSketch
+
+    if path != "-":
+        target.save(path)
+        return
+    if isinstance(target, GroupedSketch):
+        raise InputError("a set of groups is a folder and cannot go to standard output; give -o a name")
+    if sys.stdout.isatty():
+        raise InputError("a sketch is binary: send standard output to a file or a pipe")
+    with tempfile.TemporaryDirectory(prefix="unnoise-") as folder:
+        copy = Path(folder) / "sketch"
+        target.save(copy)
+        with open(copy, "rb") as file:
+            shutil.copyfileobj(file, sys.stdout.buffer)
+
+
+def import_answers() -> None:
+    """Import what reconstruction needs: half a second of SciPy."""
+    from importlib import import_module
+
+    for name in ("reconstruct", "items", "render"):
+        import_module(f"unnoise.answers.{name}")
+
+
+@contextmanager
+def _beside(work: Callable[[], None] | None) -> Iterator[None]:
+    """Do something else in a thread meanwhile."""
+    if work is None:
+        yield
+        return
+    thread = Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
+def reconstruct_all(
+    sketches: Mapping[str, Sketch], *, method: str = "auto", max_count: int | None = None
+) -> dict[str, Profile]:
+    """Release and reconstruct every sketch."""
+    from ..answers.reconstruct import reconstruct
+    from ._show import stepping
+
+    profiles = {}
+    with stepping("reconstructing", "groups") as step:
+        for index, (name, sketch) in enumerate(sketches.items(), 1):
+            profiles[name] = reconstruct(sketch.release(), method=method, max_count=max_count)
+            if len(sketches) > 1:
+                step(index, len(sketches))
+    return profiles

@@ -1,0 +1,279 @@
+"""One of the two servers: keeps shares, adds them up, and enforces by itself what the promise rests on.
+
+* a task and a side for ever: a server never takes shares of both sides;
+* one report per site, under an id common to both shares; a site may replace its report until a sum contains it;
+* a sum is identified by its sorted report ids: asked again it is the stored answer, the same bits, never new noise;
+* no report is in more sums than the task allows, no sum has fewer sites than it demands;
+* a sum is added only when the other server has said that it adds the very same set;
+* what is stored of a sum is the *noised* answer, before anything is sent; the noise is wiped at once, a report's share
+  when its sums are spent or the epoch is closed.
+
+An answer on the disk is what counts against its reports, so there is no moment in which a killed server could have
+sent something that it will not remember.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._sampler import fill, open_stream
+from ...errors import FormatError, IncompatibleError, InputError, PrivacyError
+from ...guard import Guarded, new_identity, wipe
+from ...layout import Account
+from .messages import ID, canonical, digest_of, pack, read_account, read_ids, read_text, unpack
+from .site import mask
+from .store import Store
+from .task import Task
+
+__all__ = ["SIDES", "Report", "Server", "Side", "sum_id"]
+
+Side = Literal["seed", "difference"]
+SIDES: tuple[Side, Side] = ("seed", "difference")
+
+
+def sum_id(task: Task, reports: Iterable[str]) -> str:
+    """Return the name of a sum: 32 hexadecimal digits of SHA-256 over the task and the sorted report ids."""
+    return hashlib.sha256(f"{task.id}\n{' '.join(sorted(reports))}".encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What both shares of a report say of it, and the reports of the same site that it replaced here."""
+
+    id: str
+    site: str
+    account: Account
+    replaced: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what both servers must have been told alike."""
+        spent = {"calls": self.account.calls, "promised": self.account.promised}
+        return digest_of(canonical({"report": self.id, "site": self.site, "account": spent}))
+
+
+class Server(Guarded):
+    """A server in a directory of its own: made by :meth:`create`, found again by :meth:`open`."""
+
+    noun = "server"
+
+    def __init__(self, store: Store) -> None:
+        super().__init__()
+        self._store = store
+        head = store.read("server")
+        side, self.task = head[:1], Task.from_bytes(head[1:])
+        self.side: Side = SIDES[side[0]]
+        self._reports = {name: self._read_report(name) for name in store.names("reports", ".head")}
+        self._sums = {
+            name: read_ids(unpack(store.read(f"sums/{name}.answer"), "answer")[0], "reports")
+            for name in store.names("sums", ".answer")
+        }
+        self._settle()
+
+    @classmethod
+    def create(cls, directory: str | os.PathLike[str], task: Task, side: Side) -> Server:
+        """Make a server for a task; in a directory that has one, it must be the same."""
+        if side not in SIDES:
+            raise InputError(f"side must be 'seed' or 'difference', got {side!r}")
+        store, head = Store(directory), bytes([SIDES.index(side)]) + task.to_bytes()
+        try:
+            if not store.has("server"):
+                store.write("server", head)
+            elif store.read("server") != head:
+                raise PrivacyError(f"directory must be empty or of the same task and side, got {directory}")
+            return cls(store)
+        except BaseException:
+            store.release()
+            raise
+
+    @classmethod
+    def open(cls, directory: str | os.PathLike[str]) -> Server:
+        """Return the server in a directory, as it was when it was last heard of."""
+        if not os.path.isfile(os.path.join(directory, "server")):
+            raise InputError(f"directory must hold a server, got {os.fspath(directory)}")
+        return cls(Store(directory))
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shut()
+
+    def shut(self) -> None:
+        """Let another process open the directory."""
+        self._store.release()
+
+    # ── reports ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def receive(self, message: bytes) -> str:
+        """Take a share in and return the id of its report; the same share again changes nothing."""
+        head, payload = unpack(message, "share")
+        self._require_task(head)
+        if read_text(head, "side") != self.side:
+            raise PrivacyError(f"a share for the side {head['side']!r} must not come to the server of {self.side!r}")
+        report = Report(read_text(head, "report", ID), read_text(head, "site"), read_account(head))
+        expected = 32 if self.side == "seed" else 8 * self.task.layout.cells
+        if len(payload) != expected:
+            raise FormatError(f"a share must be {expected} bytes long, got {len(payload)}")
+        self._require_here("receive")
+        with self._lock:
+            known = self._reports.get(report.id)
+            if known is not None:
+                self._require_same(known, report, payload)
+            else:
+                self._accept(report, payload)
+        return report.id
+
+    def _require_same(self, known: Report, report: Report, payload: memoryview) -> None:
+        """Accept a repetition, refuse another content under a known id."""
+        same = known.digest == report.digest
+        if same and self._store.has(f"reports/{report.id}.share"):
+            same = self._store.read(f"reports/{report.id}.share") == payload
+        if not same:
+            raise PrivacyError(f"report {report.id} is known with another content: an id must not be used again")
+
+    def _accept(self, report: Report, payload: memoryview) -> None:
+        """Store a new report, in place of the site's former one as long as no sum contains that."""
+        if self._store.has("closed"):
+            raise PrivacyError(f"the epoch {self.task.epoch!r} is closed and takes no more reports")
+        if any(report.id in other.replaced for other in self._reports.values()):
+            raise PrivacyError(f"report {report.id} was replaced by a later one of its site and must not come again")
+        former = next((r for r in self._reports.values() if r.site == report.site), None)
+        if former is not None:
+            if self._used()[former.id]:
+                raise PrivacyError(
+                    f"a site must give one report for the epoch: {report.site!r} gave {former.id}, which a sum contains"
+                )
+            report = Report(report.id, report.site, report.account, (*former.replaced, former.id))
+        self._store.write(f"reports/{report.id}.share", payload)
+        self._store.write(f"reports/{report.id}.head", self._head_of(report))
+        self._reports[report.id] = report
+        self._settle()
+
+    def _head_of(self, report: Report) -> bytes:
+        spent = {"calls": report.account.calls, "promised": report.account.promised}
+        values = {"report": report.id, "site": report.site, "account": spent, "replaced": list(report.replaced)}
+        return pack("share", values)
+
+    def _read_report(self, name: str) -> Report:
+        head, _ = unpack(self._store.read(f"reports/{name}.head"), "share")
+        return Report(name, read_text(head, "site"), read_account(head), tuple(head["replaced"]))
+
+    def _settle(self) -> None:
+        """Finish what a kill may have interrupted: remove replaced reports, wipe spent shares and stray ones."""
+        for gone in {old for report in self._reports.values() for old in report.replaced} & self._reports.keys():
+            self._store.wipe(f"reports/{gone}.share")
+            self._store.remove(f"reports/{gone}.head")
+            del self._reports[gone]
+        used, closed = self._used(), self._store.has("closed")
+        for name in self._store.names("reports", ".share"):
+            if closed or name not in self._reports or used[name] >= self.task.sums:
+                self._store.wipe(f"reports/{name}.share")
+
+    def _used(self) -> Counter[str]:
+        """Return in how many sums each report is."""
+        return Counter(report for reports in self._sums.values() for report in reports)
+
+    # ── sums ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def offer(self) -> bytes:
+        """Return which reports this server holds and could add, with digests of what it was told of them."""
+        held = {name: self._reports[name].digest for name in self._store.names("reports", ".share")}
+        return pack("offer", {"task": self.task.id, "side": self.side, "reports": held})
+
+    def agree(self, reports: Iterable[str]) -> bytes:
+        """Return the word that this server will add exactly these reports; spends nothing."""
+        ids = tuple(sorted(set(reports)))
+        if sum_id(self.task, ids) not in self._sums:
+            self._require_allowed(ids)
+        digests = {name: self._reports[name].digest for name in ids}
+        return pack("agreement", {"task": self.task.id, "side": self.side, "reports": digests})
+
+    def answer(self, agreement: bytes) -> bytes:
+        """Return the noised sum of the reports on which the other server agrees; asked again, the same bits."""
+        head, _ = unpack(agreement, "agreement")
+        self._require_task(head)
+        if head.get("side") == self.side or head.get("side") not in SIDES:
+            raise PrivacyError(f"the agreement must come from the other side, got one of {head.get('side')!r}")
+        self._require_here("answer")
+        with self._lock:
+            ids = self._require_agreed(head)
+            name = sum_id(self.task, ids)
+            if name not in self._sums:
+                self._require_allowed(ids)
+                self._store.write(f"sums/{name}.answer", self._noised(ids))
+                self._sums[name] = ids
+                self._settle()
+            return self._store.read(f"sums/{name}.answer")
+
+    def _require_agreed(self, head: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the ids of an agreement whose reports are the ones that came here."""
+        told = head.get("reports")
+        if not isinstance(told, dict):
+            raise FormatError("reports must be given with their digests")
+        ids = read_ids({"reports": sorted(told)}, "reports")
+        for name in ids:
+            mine = self._reports.get(name)
+            if mine is None or mine.digest != told[name]:
+                raise IncompatibleError(f"report {name}", mine and mine.digest, told[name])
+        return ids
+
+    def _require_allowed(self, ids: tuple[str, ...]) -> None:
+        """Refuse a sum that the rules of the task forbid."""
+        used, most = self._used(), self.task.sums
+        for name in ids:
+            if name not in self._reports:
+                raise InputError(f"a sum must be of reports that have arrived, {name} has not")
+            if used[name] >= most:
+                raise PrivacyError(f"a report must be in at most {most} sums, {name} is in {used[name]} already")
+            if not self._store.has(f"reports/{name}.share"):
+                raise PrivacyError(f"a sum must be of shares that are still kept, that of {name} was wiped")
+        if len(ids) < self.task.least_sites:
+            raise PrivacyError(f"a sum must be of at least {self.task.least_sites} sites, got {len(ids)}")
+
+    def _noised(self, ids: tuple[str, ...]) -> bytes:
+        """Return the answer: the shares added up modulo 2⁶⁴, and one whole noise, which lives nowhere else."""
+        total = np.zeros(self.task.layout.cells, dtype=np.uint64)
+        for name in ids:
+            total += self._share(name)
+        noise, stream = np.empty(total.size, dtype=np.int64), open_stream()
+        if stream.label is not None:
+            raise PrivacyError(f"a server's noise must come from the operating system, this one's is {stream.label}")
+        fill(noise, self.task.noise, stream)
+        total += noise.view(np.uint64)
+        wipe(noise)
+        account = Account()
+        for name in ids:
+            account = account.plus(self._reports[name].account)
+        head = {
+            "task": self.task.id, "side": self.side, "reports": list(ids), "epoch": self.task.epoch,
+            "sites": sorted(self._reports[name].site for name in ids),
+            "account": {"calls": account.calls, "promised": account.promised},
+            "identity": new_identity().hex(),
+        }  # fmt: skip
+        return pack("answer", head, total.astype("<u8").tobytes())
+
+    def _share(self, name: str) -> NDArray[np.uint64]:
+        data = self._store.read(f"reports/{name}.share")
+        if self.side == "seed":
+            return mask(data, self.task.layout.cells)
+        return np.frombuffer(data, dtype="<u8").astype(np.uint64, copy=False)
+
+    def close(self) -> None:
+        """End the epoch: no more reports, no more new sums, all shares wiped; answers stay."""
+        self._require_here("close")
+        with self._lock:
+            self._store.write("closed", b"")
+            self._settle()
+
+    def _require_task(self, head: Mapping[str, Any]) -> None:
+        if head.get("task") != self.task.id:
+            raise IncompatibleError("task", self.task.id, head.get("task"))

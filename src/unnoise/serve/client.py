@@ -1,0 +1,217 @@
+"""Talking to a collector: send reports, make tasks and tokens, ask for answers.
+
+Sending is safe to repeat: a report is named by its SHA-256, and the collector takes the same one once. So every failure
+of the network is answered by asking again, and a batch that broke off goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from ..errors import InputError, UnnoiseError
+
+__all__ = ["Client", "RefusedError", "Sent"]
+
+TRIES = 6
+"""Tries of one request; the waits between them double from half a second."""
+
+WORTH_TRYING = (408, 425, 429, 500, 502, 503, 504)
+
+Sent = dict[str, Any]
+
+
+class RefusedError(UnnoiseError):
+    """The collector said no, and why."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(f"the collector refused ({status}): {detail}")
+        self.status = status
+
+
+class Client:
+    """A collector at an address, and the token to show there.
+
+    >>> Client("http://127.0.0.1:8400", "un_0000000000000000_x").address
+    'http://127.0.0.1:8400'
+    """
+
+    def __init__(
+        self,
+        address: str,
+        token: str,
+        *,
+        tries: int = TRIES,
+        verify: bool | str = True,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        if not address.startswith(("http://", "https://")):
+            raise InputError(f"the address must begin with http:// or https://, got {address!r:.200}")
+        if address.startswith("http://") and httpx.URL(address).host not in ("127.0.0.1", "localhost", "::1"):
+            raise InputError(
+                f"the address must be https:// unless it is this machine: a token would be read, got {address!r:.200}"
+            )
+        self.address, self._tries = address.rstrip("/"), tries
+        self._http = httpx.Client(
+            base_url=self.address, headers={"Authorization": f"Bearer {token.strip()}"},
+            timeout=httpx.Timeout(60, connect=10),
+            verify=verify, transport=transport, trust_env=False,
+        )  # fmt: skip
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+
+    def call(self, method: str, path: str, **request: Any) -> Any:
+        """Send a request, again where that may help, and return the JSON of the answer."""
+        wait = 0.5
+        for tried in range(1, self._tries + 1):
+            try:
+                content = request.get("content")
+                body = content() if callable(content) else content
+                answer = self._http.request(method, path, **{**request, "content": body})
+                if answer.status_code not in WORTH_TRYING or tried == self._tries:
+                    return _read(answer)
+            except httpx.TransportError as error:
+                if tried == self._tries:
+                    raise UnnoiseError(
+                        f"the collector at {self.address} must be reachable, got {type(error).__name__} {tried} times"
+                    ) from None
+            time.sleep(wait)
+            wait *= 2
+        raise AssertionError("unreachable")
+
+    # ── sites ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def send(
+        self,
+        task: str,
+        path: str | os.PathLike[str],
+        *,
+        period: str = "once",
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> Sent:
+        """Send a sealed sketch; return the collector's row. Sending the same again changes nothing."""
+        digest = _digest(Path(path))
+        if any(row["digest"] == digest and row["period"] == period for row in self.reports(task)):
+            return {"digest": digest, "period": period, "fresh": False}
+        row = self.call(
+            "PUT", f"/tasks/{task}/reports/{digest}", params={"period": period},
+            headers={"Content-Encoding": "gzip"}, content=lambda: _packed(Path(path), progress),
+        )  # fmt: skip
+        return {**row, "fresh": True}
+
+    def reports(self, task: str) -> list[dict[str, Any]]:
+        """Reports of a task; for a site, its own."""
+        return list(self.call("GET", f"/tasks/{task}/reports")["reports"])
+
+    # ── tasks and tokens ──────────────────────────────────────────────────────────────────────────────────────
+
+    def make_task(self, task: str, **values: Any) -> dict[str, Any]:
+        """Make a task; the same again changes nothing."""
+        return dict(self.call("PUT", f"/tasks/{task}", json={"id": task, **values}))
+
+    def task(self, task: str) -> dict[str, Any]:
+        """Return a task."""
+        return dict(self.call("GET", f"/tasks/{task}"))
+
+    def tasks(self) -> list[dict[str, Any]]:
+        """All tasks."""
+        return list(self.call("GET", "/tasks")["tasks"])
+
+    def make_token(self, role: str, site: str | None = None) -> str:
+        """Return a new token, which is shown this once."""
+        return str(self.call("POST", "/tokens", json={"role": role, "site": site})["token"])
+
+    def tokens(self) -> list[dict[str, Any]]:
+        """Names and roles of tokens."""
+        return list(self.call("GET", "/tokens")["tokens"])
+
+    def revoke(self, token: str) -> None:
+        """Make a token worthless."""
+        self.call("DELETE", f"/tokens/{token}")
+
+    # ── answers ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def collect(self, task: str, *, sites: Sequence[str] = (), periods: Sequence[str] = ()) -> dict[str, Any]:
+        """Return reach and frequency of these sites and periods, all where none are named."""
+        return self._wait(f"/tasks/{task}/answer", sites, periods)
+
+    def overlap(self, task: str, *, sites: Sequence[str] = (), periods: Sequence[str] = ()) -> dict[str, Any]:
+        """Return how many are at both of every two sites."""
+        return self._wait(f"/tasks/{task}/overlap", sites, periods)
+
+    def _wait(self, path: str, sites: Sequence[str], periods: Sequence[str]) -> dict[str, Any]:
+        chosen = {"site": list(sites), "period": list(periods)}
+        while (answer := self.call("GET", path, params=chosen)).get("state") in ("waiting", "running"):
+            time.sleep(0.5)
+        return dict(answer)
+
+    def merged(
+        self, task: str, target: str | os.PathLike[str], *, sites: Sequence[str] = (), periods: Sequence[str] = ()
+    ) -> None:
+        """Download the merged sketch of these sites and periods."""
+        chosen = {"site": list(sites), "period": list(periods)}
+        with self._http.stream("GET", f"/tasks/{task}/sketch", params=chosen) as answer:
+            if answer.status_code != 200:
+                answer.read()
+                _read(answer)
+            partly = Path(f"{os.fspath(target)}.part")
+            with open(partly, "xb") as file:
+                for piece in answer.iter_bytes():
+                    file.write(piece)
+        os.replace(partly, target)
+
+
+def _read(answer: httpx.Response) -> Any:
+    """Return the JSON of an answer; raise what the collector objects to."""
+    if answer.status_code < 300:
+        return answer.json() if answer.content else None
+    try:
+        detail = str(answer.json()["detail"])
+    except (ValueError, KeyError, TypeError):
+        detail = f"an answer that no collector gives: {answer.text[:100]!r}"
+    raise RefusedError(answer.status_code, detail)
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _packed(path: Path, progress: Callable[[int], None]) -> Iterator[bytes]:
+    """The file, gzipped piece by piece; tells the bytes read so far."""
+    out = _Pieces()
+    with open(path, "rb") as file, gzip.GzipFile(fileobj=out, mode="wb", compresslevel=1, mtime=0) as packer:
+        while piece := file.read(1 << 20):
+            packer.write(piece)
+            progress(file.tell())
+            yield from out.take()
+    yield from out.take()
+
+
+class _Pieces:
+    """A file that hands on what was written to it."""
+
+    def __init__(self) -> None:
+        self._waiting: list[bytes] = []
+
+    def write(self, data: bytes) -> int:
+        self._waiting.append(bytes(data))
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def take(self) -> Iterator[bytes]:
+        pieces, self._waiting = self._waiting, []
+        yield from pieces

@@ -1,0 +1,154 @@
+"""The OpenAPI document of the collector."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .access import ROLES
+from .tasks import EVERY, WAYS, Task
+
+__all__ = ["document"]
+
+_PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+
+_TYPES: dict[str, dict[str, Any]] = {
+    "id": {"type": "string"}, "epsilon": {"type": "string", "example": "1"}, "title": {"type": "string"},
+    "kind": {"type": "string", "enum": ["hashed", "known"]}, "cells": {"type": "integer"},
+    "levels": {"type": "integer"}, "hash_seed": {"type": "integer"},
+    "item_types": {"type": "array", "items": {"type": "string", "enum": ["int", "str"]}},
+    "max_contributions": {"type": ["integer", "null"]}, "every": {"type": "string", "enum": list(EVERY)},
+    "min_sites": {"type": "integer"}, "noun": {"type": "string"}, "way": {"type": "string", "enum": list(WAYS)},
+    "most_sums": {"type": "integer"},
+}  # fmt: skip
+
+_NUMBER = {
+    "type": "object",
+    "properties": {
+        "value": {"type": ["number", "null"]}, "low": {"type": ["number", "null"]},
+        "high": {"type": ["number", "null"]}, "marked": {"type": "boolean"},
+    },
+}  # fmt: skip
+
+
+def _parameter(name: str, where: str, text: str, **schema: Any) -> dict[str, Any]:
+    return {
+        "name": name, "in": where, "required": where == "path", "description": text,
+        "schema": schema or {"type": "string"},
+    }  # fmt: skip
+
+
+def _operation(
+    text: str, role: str, answers: dict[str, str], *extra: dict[str, Any], body: Any = None
+) -> dict[str, Any]:
+    responses: dict[str, Any] = {code: {"description": words} for code, words in answers.items()}
+    responses["default"] = {"description": "What went wrong.", "content": _PROBLEM}
+    operation: dict[str, Any] = {"summary": text, "description": f"For: {role}.", "responses": responses}
+    if extra:
+        operation["parameters"] = list(extra)
+    if body is not None:
+        operation["requestBody"] = {"required": True, "content": body}
+    if role != "anyone":
+        operation["security"] = [{"token": []}]
+    return operation
+
+
+_TASK = _parameter("task", "path", "Name of the task.")
+_DIGEST = _parameter("digest", "path", "SHA-256 of the file, hexadecimal.", type="string", pattern="^[0-9a-f]{64}$")
+_SITES = _parameter("site", "query", "Sites to count; all when none is named.", type="array", items={"type": "string"})
+_PERIODS = _parameter("period", "query", "Periods to count; all when none.", type="array", items={"type": "string"})
+_FILE = {"application/vnd.apache.arrow.file": {"schema": {"type": "string", "format": "binary"}}}
+
+
+def _json(reference: str) -> dict[str, Any]:
+    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{reference}"}}}
+
+
+def _paths() -> dict[str, Any]:
+    seen = "viewers and administrators"
+    return {
+        "/healthz": {"get": _operation("Whether the process is alive.", "anyone", {"200": "It is."})},
+        "/readyz": {"get": _operation("Whether database and folder can be reached.", "anyone", {"200": "They can."})},
+        "/metrics": {"get": _operation("Numbers for Prometheus.", seen, {"200": "The numbers."})},
+        "/openapi.json": {"get": _operation("This document.", "anyone", {"200": "The document."})},
+        "/tasks": {"get": _operation("All tasks.", "anyone with a token", {"200": "The tasks."})},
+        "/tasks/{task}": {
+            "get": _operation("One task.", "anyone with a token", {"200": "The task."}, _TASK),
+            "put": _operation(
+                "Make a task; the same again changes nothing, another one under its name is refused.", "administrators",
+                {"201": "Made.", "200": "It was there.", "409": "Another is there."}, _TASK, body=_json("Task"),
+            ),
+        },
+        "/tasks/{task}/reports": {
+            "get": _operation("Reports of a task; for a site, its own.", "anyone with a token", {"200": "Them."}, _TASK)
+        },
+        "/tasks/{task}/reports/{digest}": {
+            "put": _operation(
+                "Send a report: a sealed sketch file, as it is or gzipped.", "sites",
+                {"201": "Verified and kept.", "200": "It was there.", "409": "It contradicts what is there.",
+                 "413": "Longer than the task's layout can weigh.", "422": "Refused: the detail says why."},
+                _TASK, _DIGEST, _parameter("period", "query", "2026-01-31, 2026-W05, 2026-01 or once."), body=_FILE,
+            ),
+            "get": _operation("The file of a report.", seen, {"200": "The file."}, _TASK, _DIGEST),
+        },
+        "/tasks/{task}/answer": {
+            "get": _operation("Reach and frequency of any subset.", seen, {"200": "The answer.", "202": "Under way."},
+                              _TASK, _SITES, _PERIODS)
+        },
+        "/tasks/{task}/over-time": {
+            "get": _operation("Every period, and all up to it.", seen, {"200": "Points."}, _TASK, _SITES)
+        },
+        "/tasks/{task}/overlap": {
+            "get": _operation("How many are at both of two sites.", seen, {"200": "A matrix.", "202": "Under way."},
+                              _TASK, _SITES, _PERIODS)
+        },
+        "/tasks/{task}/sketch": {
+            "get": _operation("The merged sketch.", seen, {"200": "The file."}, _TASK, _SITES, _PERIODS)
+        },
+        "/tokens": {
+            "get": _operation("Tokens, without secrets.", "administrators", {"200": "Them."}),
+            "post": _operation("Make a token; it is shown once.", "administrators", {"201": "It."},
+                               body=_json("NewToken")),
+        },
+        "/tokens/{token}": {
+            "delete": _operation("Revoke a token.", "administrators", {"204": "Done."},
+                                 _parameter("token", "path", "Its name: the 16 digits after un_."))
+        },
+        "/audit": {"get": _operation("Who did what.", "administrators", {"200": "The newest 1,000 entries."})},
+        "/events": {"get": _operation("News as they come (server-sent events).", seen, {"200": "A stream."})},
+    }  # fmt: skip
+
+
+def document() -> dict[str, Any]:
+    """Return the document.
+
+    >>> sorted(document())
+    ['components', 'info', 'openapi', 'paths']
+    """
+    from .. import __version__
+
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "unnoise collector", "version": __version__},
+        "paths": _paths(),
+        "components": {
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "schemas": {
+                "Task": {
+                    "type": "object", "required": ["epsilon"], "additionalProperties": False,
+                    "properties": {name: _TYPES[name] for name in Task.__dataclass_fields__},
+                },
+                "NewToken": {
+                    "type": "object", "required": ["role"],
+                    "properties": {"role": {"type": "string", "enum": list(ROLES)}, "site": {"type": "string"}},
+                },
+                "Number": _NUMBER,
+                "Problem": {
+                    "type": "object",
+                    "properties": {
+                        "type": {"type": "string"}, "title": {"type": "string"}, "status": {"type": "integer"},
+                        "detail": {"type": "string"},
+                    },
+                },
+            },
+        },
+    }  # fmt: skip

@@ -1,0 +1,115 @@
+"""Starting a server: one process on loopback, or behind TLS; one server to a data folder."""
+
+from __future__ import annotations
+
+import fcntl
+import ipaddress
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+
+__all__ = ["serve"]
+
+
+def serve(
+    folder: str | os.PathLike[str],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8400,
+    database: str | None = None,
+    certificate: str | None = None,
+    key: str | None = None,
+    behind_proxy: bool = False,
+) -> None:
+    """Run a collector until it is told to stop."""
+    _require_cover(host, certificate, key, behind_proxy)
+    import uvicorn
+
+    from .app import make_app
+    from .store import Store
+
+    _log_as_json()
+    with _alone(Path(folder)):
+        store = Store(folder, database)
+        first = _first_token(store)
+        secure = certificate is not None or behind_proxy
+        config = uvicorn.Config(
+            make_app(store, secure=secure), host=host, port=port, ssl_certfile=certificate, ssl_keyfile=key,
+            log_config=None, access_log=False, server_header=False, date_header=False, timeout_graceful_shutdown=5,
+            proxy_headers=behind_proxy, lifespan="on", timeout_keep_alive=30,
+        )  # fmt: skip
+        scheme = "https" if certificate else "http"
+        print(f"unnoise collector at {scheme}://{host}:{port}", flush=True)
+        if first is not None:
+            print(
+                f"administrator's token in {first} (keep it safe; make others with: unnoise token create)", flush=True
+            )
+        uvicorn.Server(config).run()
+
+
+def _require_cover(host: str, certificate: str | None, key: str | None, behind_proxy: bool) -> None:
+    """Refuse to listen to other machines in the clear."""
+    if (certificate is None) != (key is None):
+        raise InputError("--certificate and --key must be given together")
+    try:
+        local = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        local = host == "localhost"
+    if not local and certificate is None and not behind_proxy:
+        raise InputError(
+            f"a host other than this machine needs --certificate and --key, or --behind-proxy where a proxy in front "
+            f"speaks TLS, got --host {host}"
+        )
+
+
+def _first_token(store: Any) -> Path | None:
+    """Make the administrator's token where there is no token yet; return the file it is in."""
+    if store.tokens():
+        return None
+    path = Path(store.folder) / "administrator.token"
+    token = store.make_token("administrator", None, "first start")
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(handle, "w") as file:
+        file.write(token + "\n")
+    return path
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold the folder: a second server on it would sweep the first one's uploads away."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(folder / "lock", "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(f"the data folder must not be in use, got {folder}: another server holds it") from None
+        yield
+
+
+class _Json(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        import json
+
+        message = record.getMessage()
+        values: dict[str, Any] = {"at": self.formatTime(record), "level": record.levelname, "from": record.name}
+        values |= json.loads(message) if record.name == "unnoise.serve.access" else {"message": message}
+        if record.exc_info:
+            values["fault"] = self.formatException(record.exc_info)
+        return json.dumps(values)
+
+
+def _log_as_json() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Json())
+    for name in ("unnoise.serve", "uvicorn.error"):
+        log = logging.getLogger(name)
+        log.handlers, log.propagate = [handler], False
+        log.setLevel(logging.INFO if name.startswith("unnoise") else logging.WARNING)

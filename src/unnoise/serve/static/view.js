@@ -1,0 +1,145 @@
+// The page of one task: asks the server for answers and draws them. Texts go in as text, never as markup.
+const root = document.querySelector("#task");
+const { task, noun } = root.dataset;
+const $ = (selector) => document.querySelector(selector);
+const SVG = "http://www.w3.org/2000/svg";
+const AT_LEAST = (k) => (k === 1 ? "at least once" : `${k} times or more`);
+
+function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+function shape(name, attributes, text) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+// A number no finer than its interval can tell.
+function rounded(number, spread) {
+  if (number === null) return "?";
+  const step = spread > 0 ? 10 ** Math.max(0, Math.floor(Math.log10(spread)) - 1) : 1;
+  return (Math.round(number / step) * step).toLocaleString("en");
+}
+const words = (n) => (n.marked ? "too noisy to tell" : rounded(n.value, n.high - n.low));
+const range = (n) => (n.high === null ? "unknown" : `${rounded(n.low, n.high - n.low)} – ${rounded(n.high, n.high - n.low)}`);
+
+async function get(path, parameters) {
+  const query = new URLSearchParams(parameters).toString();
+  const answer = await fetch(`/tasks/${task}/${path}${query ? `?${query}` : ""}`);
+  const body = await answer.json();
+  if (!answer.ok) throw new Error(body.detail);
+  return body;
+}
+
+const chosen = () => [...document.querySelectorAll("#sites input:checked")].map((box) => ["site", box.value]);
+
+function showSites(reports) {
+  const marked = new Set(chosen().map(([, name]) => name));
+  const periods = [...new Set(reports.map((one) => one.period))].sort();
+  const bySite = Map.groupBy ? Map.groupBy(reports, (one) => one.site) : reports.reduce((all, one) => all.set(one.site, [...(all.get(one.site) ?? []), one]), new Map());
+  const focused = document.activeElement?.value;
+  $("#sites").querySelectorAll("label").forEach((old) => old.remove());
+  for (const [site, own] of [...bySite].sort()) {
+    const box = element("input", { type: "checkbox", value: site });
+    box.checked = marked.has(site);
+    box.addEventListener("change", refreshAnswers);
+    const last = own.map((one) => one.period).sort().at(-1);
+    const gaps = periods.filter((period) => !own.some((one) => one.period === period));
+    const note = element("small", {}, root.dataset.every === "once" ? `sent ${own[0].received.slice(0, 10)}` : `last ${last}`);
+    if (gaps.length) note.append(" · ", element("span", { class: "gap", title: gaps.join(", ") }, `${gaps.length} missing`));
+    $("#sites").append(element("label", {}, box, element("span", {}, site), note));
+    if (focused === site) box.focus();
+  }
+}
+
+function showReach(answer) {
+  const { reach } = answer;
+  $("#headline").textContent = reach.marked ? "Too noisy to tell" : `${words(reach)} ${noun}s`;
+  $("#headline").classList.toggle("marked", reach.marked);
+  $("#headline-range").textContent = `95 %: ${range(reach)} · ${answer.sites.length} site${answer.sites.length > 1 ? "s" : ""}, ${answer.reports} report${answer.reports > 1 ? "s" : ""}, noise of power ${answer.power}`;
+  const said = answer.warnings ?? [];
+  $("#mark").hidden = said.length === 0;
+  $("#mark").textContent = said.join(" ");
+}
+
+function showFrequency(answer) {
+  const most = Math.max(1, ...answer.at_least.map((n) => Math.min(n.high ?? 0, 3 * Math.max(1, n.value ?? 1))));
+  const rows = answer.at_least.map((n) => {
+    const picture = shape("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" });
+    const x = (value) => Math.max(0, Math.min(100, (100 * (value ?? 0)) / most));
+    picture.append(shape("rect", { class: "bar", x: 0, y: 1, height: 8, width: x(n.value) }), shape("line", { class: "whisker", x1: x(n.low), x2: x(n.high ?? most), y1: 5, y2: 5 }));
+    return element("tr", {}, element("th", { scope: "row" }, AT_LEAST(n.count)), element("td", { class: `number${n.marked ? " noisy" : ""}` }, words(n)), element("td", {}, range(n)), element("td", { class: "picture" }, picture));
+  });
+  $("#frequency tbody").replaceChildren(...rows);
+}
+
+function showTime(points) {
+  const width = 720, height = 240, left = 64, bottom = 28, right = 14, top = 10;
+  const all = points.flatMap((p) => [p.alone, p.so_far]).filter(Boolean).map((a) => a.reach);
+  if (!all.length) { $("#time").replaceChildren(); $("#time-words").textContent = "Nothing to show yet."; return; }
+  const most = Math.max(1, ...all.map((n) => Math.min(n.high ?? 0, 2.5 * Math.max(1, n.value))));
+  const x = (i) => left + ((width - left - right) * (points.length === 1 ? 0.5 : i / (points.length - 1)));
+  const y = (v) => height - bottom - (height - bottom - top) * Math.min(1, Math.max(0, v / most));
+  const picture = shape("svg", { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
+  for (const share of [0, 0.5, 1]) {
+    picture.append(shape("line", { class: "axis", x1: left, x2: width - right, y1: y(share * most), y2: y(share * most) }));
+    picture.append(shape("text", { x: left - 8, y: y(share * most) + 4, "text-anchor": "end" }, rounded(share * most, most / 5)));
+  }
+  for (const name of ["so_far", "alone"]) {
+    const kind = name === "so_far" ? " sofar" : "";
+    const known = points.map((p, i) => [i, p[name]?.reach]).filter(([, n]) => n);
+    const up = known.map(([i, n]) => `${x(i)},${y(n.high ?? most)}`), down = known.map(([i, n]) => `${x(i)},${y(n.low)}`).reverse();
+    picture.append(shape("polygon", { class: `band${kind}`, points: [...up, ...down].join(" ") }));
+    picture.append(shape("polyline", { class: `line${kind}`, points: known.map(([i, n]) => `${x(i)},${y(n.value)}`).join(" ") }));
+    for (const [i, n] of known) picture.append(shape("circle", { class: `dot${kind}`, cx: x(i), cy: y(n.value), r: 3.5 }));
+  }
+  const every = Math.ceil(points.length / 8);
+  points.forEach((p, i) => { if (i % every === 0) picture.append(shape("text", { x: x(i), y: height - 8, "text-anchor": "middle" }, p.period)); });
+  $("#time").replaceChildren(picture);
+  const last = points.at(-1);
+  $("#time-words").textContent = `${last.period}: ${last.alone ? words(last.alone.reach) : "too few sites"}; all up to it: ${last.so_far ? words(last.so_far.reach) : "too few sites"}.`;
+}
+
+function showOverlap(answer) {
+  const names = answer.names ?? [];
+  const head = element("tr", {}, element("td"), ...names.map((name) => element("th", { scope: "col" }, name)));
+  const rows = names.map((name, i) => element("tr", {}, element("th", { scope: "row" }, name), ...names.map((_, j) => {
+    const n = answer.matrix[i][j];
+    return element("td", { class: `${i === j ? "self" : ""}${n.marked ? " noisy" : ""}`, title: `95 %: ${range(n)}` }, n.marked ? "?" : words(n));
+  })));
+  $("#overlap tbody").replaceChildren(head, ...rows);
+}
+
+async function show(part, ask, place) {
+  try { part(await ask()); } catch (error) { if (place) place.textContent = error.message; }
+}
+
+async function refreshAnswers() {
+  const sites = chosen();
+  for (const link of document.querySelectorAll("[data-export]")) link.href = `/tasks/${task}/${link.dataset.export}?${new URLSearchParams(sites)}`;
+  await show((a) => { showReach(a); showFrequency(a); }, () => get("answer", sites), $("#headline"));
+  if (root.dataset.every !== "once") await show((a) => showTime(a.points), () => get("over-time", sites), $("#time-words"));
+  if (root.dataset.way === "sealed") await show(showOverlap, () => get("overlap", sites), null);
+}
+
+let seen = "";
+async function refresh() {
+  const { reports } = await get("reports");
+  const now = reports.map((one) => one.digest).join();
+  if (now === seen) return;
+  seen = now;
+  showSites(reports);
+  await refreshAnswers();
+}
+
+$("#everyone").addEventListener("click", () => {
+  document.querySelectorAll("#sites input").forEach((box) => { box.checked = false; });
+  refreshAnswers();
+});
+new EventSource("/events").onmessage = refresh;
+refresh();

@@ -1,0 +1,116 @@
+"""The list of questions: words, truths, and that a page asks each of them once."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from unnoise.answers.estimate import TOO_NOISY, Estimate
+from unnoise.answers.profile import Profile
+from unnoise.answers.questions import (
+    DISTINCT,
+    ENTROPY,
+    ITEM,
+    MEDIAN,
+    TOTAL,
+    Asked,
+    Sheet,
+    at_least,
+    exactly,
+    mark,
+    noun,
+    question,
+    sheets,
+)  # fmt: skip
+from unnoise.answers.reconstruct import reconstruct
+from unnoise.answers.report import report
+from unnoise.errors import InputError
+
+COUNTS = np.array([0, 1, 1, 1, 2, 2, 3, 7, 7, 40])
+
+
+def without_noise() -> Profile:
+    """A profile that is the truth: noise of ε = 60 is 0."""
+    return reconstruct(COUNTS, epsilon=60, method="linear")
+
+
+@pytest.mark.parametrize(
+    ("asked", "truth"),
+    [
+        (exactly(1), 3), (exactly(7), 2), (at_least(1), 9), (at_least(3), 4), (DISTINCT, 9), (TOTAL, 64), (MEDIAN, 2),
+        (ENTROPY, -sum(c / 64 * math.log(c / 64) for c in COUNTS.tolist() if c)),
+    ],
+    ids=lambda value: getattr(value, "key", ""),
+)  # fmt: skip
+def test_a_question_and_its_truth_agree(asked, truth) -> None:
+    values, how_many = np.unique(COUNTS, return_counts=True)
+    assert asked.truth(values, how_many) == pytest.approx(truth)
+    assert asked.ask(without_noise()).value == pytest.approx(truth, abs=1e-6)
+    assert asked.ask(reconstruct(COUNTS + 1, epsilon=60, method="linear")).value != pytest.approx(truth, abs=1e-6)
+
+
+def test_keys_are_read_however_they_are_joined() -> None:
+    assert question("at-least-3") == question("At least 3") == at_least(3) != at_least(4)
+    assert question("seen once") == exactly(1)
+    for wrong in ("at_least_0", "at_least_", "exactly_1.5", "most", ""):
+        with pytest.raises(InputError, match="question must be"):
+            question(wrong)
+
+
+def test_words_follow_the_noun() -> None:
+    users = noun("user")
+    assert DISTINCT.labelled(users) == "Distinct users"
+    assert at_least(3).said("about 5", users) == "about 5 users were seen at least 3 times."
+    assert exactly(1).said("about 5", ITEM) == "about 5 items occurred exactly once."
+    assert [noun(word).many for word in ("person", "box", "city", "day")] == ["people", "boxes", "cities", "days"]
+    for wrong in ("", " ", "mouse/"):
+        with pytest.raises(InputError, match="noun must be a word"):
+            noun(wrong)
+
+
+def test_chosen_thresholds_are_all_shown_and_the_usual_ones_only_where_something_is() -> None:
+    usual = [q.key for q, _ in Sheet.of(without_noise()).shown]
+    assert "at_least_10" in usual
+    assert "at_least_1000" not in usual
+    chosen = Sheet.of(without_noise(), Asked(at_least=(1000, 1), headline="at_least_4"))
+    assert [q.key for q, _ in chosen.shown] == [
+        "at_least_4", "distinct", "total", "exactly_1", "at_least_1", "at_least_1000", "median", "entropy",
+    ]  # fmt: skip
+    assert chosen.head[1].value == pytest.approx(3)
+    with pytest.raises(InputError, match="at_least must be an integer ≥ 1, got 0"):
+        Asked(at_least=(0,))
+
+
+def test_a_page_asks_each_question_once(monkeypatch) -> None:
+    asked: Counter[tuple[str, object]] = Counter()
+
+    def counted(name):
+        whole = getattr(Profile, name)
+        real = whole.fget if isinstance(whole, property) else whole
+
+        def ask(self, *key):
+            asked[name, key] += 1
+            return real(self, *key)
+
+        return property(ask) if isinstance(whole, property) else ask
+
+    for name in ("at_least", "exactly", "quantile", "total", "entropy"):
+        monkeypatch.setattr(Profile, name, counted(name))
+    report(without_noise(), title="once")
+    repeated = {key: times for key, times in asked.items() if times > 1}
+    assert set(repeated) <= {("at_least", (1,))}, "distinct is at_least(1); nothing else is asked twice"
+    assert asked["total", ()] == 1
+    sheets({"a": without_noise(), "b": without_noise()})
+    assert asked["total", ()] == 3
+
+
+def test_marks_say_what_a_reader_must_know() -> None:
+    good = Estimate(100.0, 5.0, 90.0, 110.0)
+    assert mark(good) == ""
+    assert mark(Estimate(3.0, 2.0, 0.0, 7.0)) == "unreliable"
+    assert mark(Estimate(100.0, 5.0, 90.0, 110.0, marked=True)) == TOO_NOISY
+    assert mark(Estimate(100.0, 5.0, 90.0, 110.0, kind="model", data_share=0.2)) == "mostly model"
+    assert mark(Estimate(100.0, 5.0, 90.0, 110.0, kind="model", data_share=0.9)) == ""
