@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from .errors import SealedError as SealedError
     from .errors import UnnoiseError as UnnoiseError
     from .errors import UnnoiseWarning as UnnoiseWarning
+    from .labels import Labels as Labels
+    from .ledger import Ledger as Ledger
     from .noise import DiscreteLaplace as DiscreteLaplace
     from .noisy import NoisyCounts as NoisyCounts
     from .noisy import NoisyProfile as NoisyProfile
@@ -58,6 +60,8 @@ _HOMES = {
     "IncompatibleError": "errors",
     "InputError": "errors",
     "ItemProfile": "answers.items",
+    "Labels": "labels",
+    "Ledger": "ledger",
     "NoisyCounts": "noisy",
     "NoisyCurve": "curve",
     "NoisyProfile": "noisy",

@@ -426,10 +426,10 @@ begin_epoch() first, which draws fresh noise
 
     def merge(self, other: Sketch) -> None:
         """Add the other sketch into this one; powers add. An open ``other`` is used up by it."""
-        self._require_mergeable(other)
+        self.require_mergeable(other)
         first, second = sorted((self, other), key=id)
         with first._lock, second._lock:
-            self._require_mergeable(other)
+            self.require_mergeable(other)
             public = self._state == other._state == "sealed"
             if public:
                 self._held.require_room(other._held)
@@ -441,7 +441,7 @@ begin_epoch() first, which draws fresh noise
         """Return a sketch of both; open ones are used up by it."""
         if not isinstance(other, Sketch):
             return NotImplemented
-        self._require_mergeable(other)
+        self.require_mergeable(other)
         first, second = sorted((self, other), key=id)
         with first._lock, second._lock:
             both = self._successor()
@@ -453,7 +453,7 @@ begin_epoch() first, which draws fresh noise
         """Let ``sum(sketches)`` start from 0."""
         return self if other == 0 else NotImplemented
 
-    def _require_mergeable(self, other: Sketch) -> None:
+    def require_mergeable(self, other: Sketch) -> None:
         """Refuse unless both may become one, naming the field and both values."""
         if not isinstance(other, Sketch):
             raise InputError(f"merge needs another sketch, got {type(other).__name__}")
