@@ -14,10 +14,11 @@ from ..estimators.methods import METHODS
 from ..noise import exact_positive
 
 __all__ = [
-    "AsJson", "AtLeast", "By", "Cells", "Clipped", "Columns", "CountColumn", "Delimiter", "Domain", "Epsilon",
-    "Force", "Format", "FreqCount", "Groups", "HashSeed", "Headline", "Inputs", "Integers", "Levels",
-    "MaxContributions", "MaxCount", "Method", "NoHeader", "Output", "PanPrivate", "Person", "Quote", "Rate", "Sql",
-    "Title", "Unknown", "Word", "as_cells", "as_dialect", "as_epsilon", "as_names", "as_rate", "as_thresholds",
+    "AsJson", "AtLeast", "By", "Cells", "Clipped", "Columns", "CountColumn", "Dataset", "Delimiter", "Domain",
+    "Epsilon", "Force", "Format", "FreqCount", "Groups", "HashSeed", "Headline", "Inputs", "Integers", "LedgerFile",
+    "Levels", "Limit", "MaxContributions", "MaxCount", "Method", "NoHeader", "Output", "PanPrivate", "Person",
+    "Quote", "Rate", "Sql", "Title", "Twice", "Unknown", "Word", "as_cells", "as_dialect", "as_epsilon", "as_names",
+    "as_rate", "as_thresholds",
 ]  # fmt: skip
 
 FORMAT_NAMES = (
@@ -209,6 +210,26 @@ MaxCount = Annotated[
 ]
 Clipped = Annotated[
     bool, typer.Option("--clipped", rich_help_panel=OUT, help="The counts were clamped at 0 (and --max-count).")
+]
+LEDGER = "What to record"
+LedgerFile = Annotated[
+    str | None,
+    typer.Option("--ledger", metavar="FILE|off", rich_help_panel=LEDGER,
+                 help="Where this release is recorded; unnoise.ledger beside the data unless given."),
+]  # fmt: skip
+Dataset = Annotated[
+    str | None,
+    typer.Option("--dataset", metavar="NAME", rich_help_panel=LEDGER,
+                 help="Name of the data in the ledger; their path unless given."),
+]  # fmt: skip
+Limit = Annotated[
+    str | None,
+    typer.Option("--limit", metavar="E", rich_help_panel=LEDGER,
+                 help="Most ε in all for these data: beyond it nothing is read."),
+]  # fmt: skip
+Twice = Annotated[
+    bool,
+    typer.Option("--twice", rich_help_panel=DATA, help="Count a file twice that is given twice; refused otherwise."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", rich_help_panel=OUT, help="Print the result as JSON.")]
 AtLeast = Annotated[
