@@ -14,9 +14,10 @@ from ..estimators.methods import METHODS
 from ..noise import exact_positive
 
 __all__ = [
-    "AsJson", "By", "Cells", "Clipped", "Columns", "CountColumn", "Domain", "Epsilon", "Format", "FreqCount", "Groups",
-    "HashSeed", "Inputs", "Integers", "Levels", "MaxContributions", "MaxCount", "Method", "NoHeader", "PanPrivate",
-    "Person", "Rate", "Sql", "Title", "Unknown", "as_cells", "as_epsilon", "as_names", "as_rate",
+    "AsJson", "AsSketch", "By", "Cells", "Clipped", "Columns", "CountColumn", "Domain", "Epsilon", "Format",
+    "FreqCount", "Groups", "HashSeed", "Inputs", "Integers", "Levels", "MaxContributions", "MaxCount", "Method",
+    "NoHeader", "PanPrivate", "Person", "Rate", "Sql", "Title", "Unknown", "as_cells", "as_epsilon", "as_names",
+    "as_rate",
 ]  # fmt: skip
 
 FORMAT_NAMES = ("csv", "tsv", "ndjson", "lines", "parquet", "arrow")
@@ -137,6 +138,11 @@ PanPrivate = Annotated[
 Cells = Annotated[
     str, typer.Option("--cells", metavar="M", rich_help_panel=SKETCH, help="Cells of a hashed sketch, a power of two.")
 ]
+AsSketch = Annotated[
+    bool,
+    typer.Option("--sketch", rich_help_panel=SKETCH,
+                 help="Through a sketch: little memory whatever the rows, but more noise. Options below imply it."),
+]  # fmt: skip
 Levels = Annotated[
     int | None,
     typer.Option("--levels", metavar="L", rich_help_panel=SKETCH, help="Levels, for an unknown number of items."),

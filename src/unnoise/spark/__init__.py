@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from ..checks import check_choice
 from ..errors import PrivacyError
 from ..noisy import NoisyProfile, combine
 from ._call import Call, ProfileRequest, Request, asked_as, prepare
@@ -63,11 +64,21 @@ def profile(request: ProfileRequest) -> Profile | dict[Any, Profile]:
         What to do when an item is not in the domain.
     method : str
         The estimator, as in :func:`unnoise.answers.reconstruct`.
+    model : "sketch" or "direct"
+        "direct" runs Spark's exact profile query and puts noise on the profile itself, once, on the driver
+        (:func:`unnoise.direct`): closer to the truth, but counted exactly on the way, and nothing that merges. It
+        takes none of the options above that only a sketch has; ``person`` may be the item, without a limit.
 
     Returns
     -------
     Profile, or a dict of them by group
     """
+    check_choice("model", request.model, ("sketch", "direct"))
+    if request.model == "direct":
+        from ._direct import direct_profiles
+
+        profiles: dict[Any, Profile] = {**direct_profiles(request)}
+        return profiles[None] if request.groups is None else profiles
     from ..answers.reconstruct import reconstruct
 
     call = prepare(request)
