@@ -1,4 +1,5 @@
 # make demo   set everything up and run the main job on the bundled flights
+# make demo-sites  two servers, a collector and twenty sites on this machine; prints the page's address
 # make test   set everything up (Debian packages included where it may) and run all tests
 # make audit  the long checks: full coverage and accuracy batteries
 # make bench  every benchmark, results into docs/benchmarks.md
@@ -12,10 +13,13 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 # One thread per process: the tests run two processes, and small matrices gain nothing from more.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint audit bench clean
+.PHONY: demo demo-sites test lint audit bench clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/unnoise demo
+
+demo-sites: $(VENV)/.serve
+	@$(BIN)/python scripts/demo_sites.py
 
 test: $(VENV)/.test $(VENV)/.debian lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q
@@ -41,10 +45,15 @@ $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
 	@$(PIP) -e ".[plots]"
 	@touch $@
 
+$(VENV)/.serve: $(VENV)/bin/python pyproject.toml constraints.txt
+	@echo "Setting up $(VENV) with the collector (a minute or two, once) …"
+	@$(PIP) -e ".[plots,serve]"
+	@touch $@
+
 $(VENV)/.test: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) with everything the tests need (a few minutes, once) …"
 	@$(PIP) -e ".[dev]"
-	@touch $@ $(VENV)/.demo
+	@touch $@ $(VENV)/.demo $(VENV)/.serve
 
 $(VENV)/.debian: $(VENV)/bin/python scripts/install_debian.sh
 	@sh scripts/install_debian.sh

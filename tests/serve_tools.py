@@ -39,15 +39,7 @@ class Server:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        command = [
-            "-c",
-            "from unnoise.cli import run; run()",
-            "serve",
-            "--data",
-            str(self.folder),
-            "--port",
-            str(self.port),
-        ]
+        command = ["-m", "unnoise", "serve", "--data", str(self.folder), "--port", str(self.port)]
         with open(self.folder.with_suffix(".log"), "ab") as log:
             self.process = subprocess.Popen([sys.executable, *command, *self.options], stdout=log, stderr=log)
         end = time.monotonic() + 60

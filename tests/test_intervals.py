@@ -262,6 +262,33 @@ def test_negative_control_without_the_sampling_variance_coverage_fails():
     assert not holds_between(hits, 500, 0.93, 1.0)
 
 
+@pytest.mark.statistical
+@pytest.mark.filterwarnings("ignore::unnoise.errors.UnnoiseWarning")
+def test_a_skewed_sum_is_covered_although_only_a_tenth_was_sampled():
+    """The second moment of a lognormal; control: of symmetric limits half as many more of the upper ones fail."""
+    rng, hits, symmetric, ours = np.random.default_rng(18), 0, 0, 0
+    counts = np.floor(np.exp(rng.normal(1, 1, 20_000))).astype(np.int64)
+    truth = (counts.astype(float) ** 2).sum()
+    for _ in range(400):
+        profile = noisy_profile(rng, counts[rng.random(counts.size) < 0.1], DiscreteLaplace(1))
+        estimate, _, low, high = sum_limits(profile, lambda t: np.asarray(t, dtype=float) ** 2, 0.95, items=20_000)
+        hits += low <= truth <= high
+        ours += truth > high
+        symmetric += truth > 2 * estimate - low
+    print("coverage", hits / 400, "upper limits passed", ours, "symmetric ones", symmetric)
+    assert holds_between(hits, 400, 0.92, 0.98)
+    assert symmetric > 1.5 * ours
+
+
+@pytest.mark.parametrize("mean", [0.3, 4])
+def test_a_sampled_sum_of_many_small_items_does_not_warn(mean):
+    rng = np.random.default_rng(19)
+    for _ in range(30):
+        profile = noisy_profile(rng, rng.poisson(mean, 2000), DiscreteLaplace(1))
+        for degree in (1, 2):
+            sum_limits(profile, lambda t, degree=degree: np.asarray(t, dtype=float) ** degree, 0.95, items=20_000)
+
+
 def test_a_sampled_sum_that_rests_on_one_item_warns():
     counts = np.array([10**6, *([1] * 500)])
     profile = NoisyProfile.from_counts(counts, epsilon=1)

@@ -10,19 +10,17 @@ import csv
 import io
 import json
 import re
-import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from browser_tools import OUT, complaints, keep, open_browser, set_screen
 from unnoise.answers.binned import at_least_curve, exact_curve, ranges, true_curve
 from unnoise.answers.palette import DARK, LIGHT
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.answers.report import report
-
-OUT = Path(__file__).resolve().parent.parent / "out" / "report"
 
 
 def made(seed: int, cells: int = 30_000, epsilon: float = 1.0):
@@ -197,49 +195,15 @@ def test_a_wrong_claim_is_shown():
 
 # ── the page in a browser ─────────────────────────────────────────────────────────────────────────────────────
 
-FLAGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-quic", "--hide-scrollbars",
-]  # fmt: skip
-
-
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    webdriver = pytest.importorskip("selenium.webdriver")
-    if not shutil.which("chromium") or not shutil.which("chromedriver"):
-        pytest.skip("needs Debian's chromium and chromium-driver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium")
-    for flag in [*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"]:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    service = webdriver.ChromeService(shutil.which("chromedriver"))
-    driver = webdriver.Chrome(options=options, service=service)
-    OUT.mkdir(parents=True, exist_ok=True)
-    yield driver
-    driver.quit()
+    with open_browser(tmp_path_factory.mktemp("chromium")) as driver:
+        yield driver
 
 
-def show(browser, path: Path, *, width=1180, height=900, scheme="light", media="screen") -> None:
-    device = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", device)
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
+def show(browser, path: Path, **screen) -> None:
+    set_screen(browser, **screen)
     browser.get(path.as_uri())
-
-
-def keep(browser, name: str, *, whole: bool = True) -> bytes:
-    size = browser.execute_script("const e = document.documentElement; return [e.clientWidth, e.scrollHeight]")
-    clip = {"x": 0, "y": 0, "scale": 1, "width": size[0], "height": size[1]}
-    options = {"captureBeyondViewport": True, "clip": clip} if whole else {}
-    taken = browser.execute_cdp_cmd("Page.captureScreenshot", options)
-    data = base64.b64decode(taken["data"])
-    (OUT / f"{name}.png").write_bytes(data)
-    return data
-
-
-def complaints(browser) -> list:
-    return [entry for entry in browser.get_log("browser") if entry["level"] in ("WARNING", "SEVERE")]
 
 
 @pytest.mark.browser

@@ -264,7 +264,7 @@ def test_operations(server):
     _require_cover("0.0.0.0", None, None, True)
     _require_cover("127.0.0.1", None, None, False)
     second = subprocess.run(
-        [sys.executable, "-c", "from unnoise.cli import run; run()", "serve", "--data", str(server.folder)],
+        [sys.executable, "-m", "unnoise", "serve", "--data", str(server.folder)],
         capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert second.returncode == 2

@@ -112,12 +112,12 @@ def _direct(
 ) -> dict[str, DirectProfile]:  # fmt: skip
     """Count, put the noise on, answer; ``for_tests`` lets noise out that protects nobody."""
     from .holding.counting import count_exactly, rows_of
-    from .reading.groups import _checked_names
+    from .reading.groupfiles import check_names
 
     if (by is None) != (groups is None):
         raise InputError("by and groups go together: the groups are declared, not taken from the data")
     exact_positive("epsilon", epsilon)
-    names = None if groups is None else _checked_names(groups)
+    names = None if groups is None else check_names(groups)
     tables, unit = rows_of(items, counts, person, by, most)
     return release_and_answer(count_exactly(tables, unit, names), unit, epsilon, for_tests=for_tests)
 

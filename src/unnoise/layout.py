@@ -33,8 +33,19 @@ MEASURED_LEVELS = 16
 """Number of levels for ``levels=True``: the measured choice when the number of items is unknown (docs/items.md)."""
 
 
-OPTIONAL = (("domain", 1), ("hash_seed", 0), ("max_contributions", 1))
-"""Numbers that a layout may do without, and the least each may be."""
+MOST_SAMPLED = 1 << 32
+"""Most items of a domain that is sampled: each one is hashed."""
+
+MOST_COUNTED = 1 << 32
+"""Most contributions of a person, and most ingestion calls."""
+
+MOST_COLUMNS = 256
+
+NUMBERS = (
+    ("cells", 1, None), ("levels", 1, MOST_LEVELS), ("domain", 1, None), ("hash_seed", 0, None),
+    ("max_contributions", 1, MOST_COUNTED),
+)  # fmt: skip
+"""The numbers of a layout, with the least and the most that each may be; the last three may be missing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,15 +80,19 @@ class Layout:
     def __post_init__(self) -> None:
         if self.kind not in ("known", "hashed", "sampled", "direct"):
             raise InputError(f"kind must be 'known', 'hashed', 'sampled' or 'direct', got {self.kind!r}")
-        optional = [pair for pair in OPTIONAL if getattr(self, pair[0]) is not None]
-        for name, low in (("cells", 1), ("levels", 1), *optional):
-            object.__setattr__(self, name, check_integer(name, getattr(self, name), low))
+        for name, low, high in NUMBERS:
+            if getattr(self, name) is not None or name in ("cells", "levels"):
+                object.__setattr__(self, name, check_integer(name, getattr(self, name), low, high))
         if self.hash_seed is not None and self.hash_seed >= 1 << 64:
             raise InputError(f"hash_seed must be below 2^64, got {self.hash_seed}")
+        if self.kind == "sampled" and self.domain is not None and self.domain > MOST_SAMPLED:
+            raise InputError(f"a domain to be sampled must have at most {MOST_SAMPLED:,} items, got {self.domain}")
         if self.rate is not None and not 0 < self.rate <= 1:
             raise InputError(f"rate must be above 0 and at most 1, got {self.rate}")
         if self.item_types is not None and (not self.item_types or set(self.item_types) - set(ITEM_TYPES)):
             raise InputError(f"item_types must each be 'int' or 'str', got {self.item_types!r}")
+        if self.item_types is not None and len(self.item_types) > MOST_COLUMNS:
+            raise InputError(f"item_types must be of at most {MOST_COLUMNS} columns, got {len(self.item_types)}")
 
     def require_equal(self, other: Layout) -> None:
         """Raise :class:`IncompatibleError`, naming the field and both values, unless the layouts agree."""
@@ -116,8 +131,8 @@ class Account:
     promised: int = 0
 
     def __post_init__(self) -> None:
-        check_integer("calls", self.calls, 0)
-        check_integer("promised", self.promised, 0)
+        check_integer("calls", self.calls, 0, MOST_COUNTED)
+        check_integer("promised", self.promised, 0, MOST_COUNTED)
         if self.promised > self.calls:
             raise InputError(f"promised must be at most calls={self.calls}, got {self.promised}")
 

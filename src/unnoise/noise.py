@@ -46,24 +46,42 @@ def exact_positive(name: str, value: Any) -> Fraction:
     if isinstance(value, bool | np.bool_):
         raise InputError(f"{name} must be a number, got {value!r}")
     try:
-        if isinstance(value, Rational | Decimal):
+        if isinstance(value, Rational):
             fraction = Fraction(value)
-        elif isinstance(value, float | np.floating):
-            fraction = Fraction(str(value))
+        elif isinstance(value, float | np.floating | Decimal):
+            fraction = _of_text(str(value))
         elif isinstance(value, np.integer):
             fraction = Fraction(int(value))
         elif isinstance(value, str):
-            fraction = Fraction(value.replace(" ", ""))
+            fraction = _of_text(value.replace(" ", ""))
         else:
             raise InputError(f"{name} must be a number, got {value!r}")
     except (ValueError, OverflowError, ZeroDivisionError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{name} must be a finite number, got {value!r}") from None
+        raise InputError(f"{name} must be a finite number, got {_short(repr(value))}") from None
     if fraction <= 0:
-        raise InputError(f"{name} must be > 0, got {value}")
+        raise InputError(f"{name} must be > 0, got {_short(value)}")
     return fraction
 
+
+def _of_text(text: str) -> Fraction:
+    """Return the rational a text stands for, refusing those whose digits alone would fill the memory."""
+    mantissa, _, exponent = text.lower().partition("e")
+    if len(mantissa) > MOST_DIGITS or (exponent and abs(int(exponent)) > MOST_DIGITS):
+        raise ValueError(f"more than {MOST_DIGITS} digits")
+    return Fraction(text)
+
+
+MOST_DIGITS = 400
+SMALLEST_EPSILON, LARGEST_EPSILON = Fraction(1, 10**12), Fraction(500)
+"""ε that noise of 64 bits can hold (its scale is 1/ε), and up to which anything is left of it (e^−500 ≈ 10^−217)."""
+
+SMALLEST_DIVIDED = Fraction(1, 4096)
+"""Least ε of a noise with a fraction in its power: its table of exact thresholds grows like 1/ε."""
+
+MOST_POWER = 1 << 15
+"""Most noises added up."""
 
 LONGEST = 1 << 20
 """Farthest count up to which a power's law is tabulated exactly."""
@@ -95,6 +113,17 @@ class DiscreteLaplace:
     def __init__(self, epsilon: Exact, power: Exact = 1) -> None:
         object.__setattr__(self, "epsilon", exact_positive("epsilon", epsilon))
         object.__setattr__(self, "power", exact_positive("power", power))
+        if not SMALLEST_EPSILON <= self.epsilon <= LARGEST_EPSILON:
+            raise InputError(
+                f"epsilon must be between 1e-12 and {LARGEST_EPSILON} per occurrence, got {_short(epsilon)}"
+            )
+        if self.power > MOST_POWER:
+            raise InputError(f"power must be at most {MOST_POWER:,}, got {_short(power)}")
+        if self.power.denominator > 1 and self.epsilon < SMALLEST_DIVIDED:
+            raise InputError(
+                f"epsilon must be at least 1/{SMALLEST_DIVIDED.denominator} per occurrence for a power that is not "
+                f"whole, got {_short(epsilon)} and power {_short(power)}"
+            )
 
     @classmethod
     def from_scale(cls, scale: Exact, power: Exact = 1) -> DiscreteLaplace:
@@ -220,11 +249,17 @@ def _log_table(epsilon: Fraction, power: Fraction, bits: int) -> Floats:
     return np.asarray(logs - math.log(1 + 2 * np.exp(logs[1:]).sum()))
 
 
+def _short(value: object) -> str:
+    """Write whatever was given, however long, in a few characters."""
+    text = str(tidy(value)) if isinstance(value, Fraction) else str(value)
+    return text if len(text) <= 40 else f"{text[:37]}…"
+
+
 def tidy(value: Fraction) -> str:
     """Write a fraction as a short decimal where that is exact, else as p/q."""
     if value.denominator == 1:
         return str(value.numerator)
-    as_float = float(value)
+    as_float = value.numerator / value.denominator if abs(value) < 1 << 1000 else math.inf
     if math.isfinite(as_float) and Fraction(str(as_float)) == value:
         return str(as_float)
     return str(value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..errors import InputError
 from ._options import as_epsilon, as_names
 
 if TYPE_CHECKING:
@@ -18,22 +17,16 @@ def direct_profiles(request: Profiling) -> tuple[dict[str, DirectProfile], str]:
     """Count what was asked for, exactly and in memory, and return the profiles with their guarantee."""
     from ..api import release_and_answer
     from ..holding.counting import count_exactly, unit_of
-    from ..reading.freqcount import read_freq_count
-    from ..reading.held import held_rows, of_frequencies
+    from ..reading.held import held_rows
     from ._show import with_progress
     from ._sketches import _beside, _source, import_answers
 
     request.check()
     groups = None if request.groups is None else as_names(request.groups)
     unit = unit_of(True if request.persons_are_items else request.person, request.max_contributions)
-    if request.freq_count:
-        if len(request.inputs) != 1 or request.inputs[0] == "-":
-            raise InputError(f"--freq-count needs one file, got {' '.join(request.inputs)}")
-        exact = {"": of_frequencies(*read_freq_count(request.inputs[0]))}
-    else:
-        source, wanted = _source(request)
-        with _beside(import_answers):
-            batches = with_progress(source.batches(wanted), source.rows(), "reading")
-            exact = count_exactly(held_rows(batches, persons_are_items=request.persons_are_items), unit, groups)
+    source, wanted = _source(request)
+    with _beside(import_answers):
+        batches = with_progress(source.batches(wanted), source.rows(), "reading")
+        exact = count_exactly(held_rows(batches, persons_are_items=request.persons_are_items), unit, groups)
     profiles = release_and_answer(exact, unit, as_epsilon(request.epsilon))
     return profiles, next(iter(profiles.values())).guarantee

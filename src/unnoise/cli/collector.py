@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from ..text import inert, inert_markup
 from . import _options as opt
 from ._app import app
 
@@ -69,12 +70,30 @@ def serve(
     certificate: Annotated[str | None, typer.Option("--certificate", metavar="FILE", help="TLS certificate.")] = None,
     key: Annotated[str | None, typer.Option("--key", metavar="FILE", help="Key of the certificate.")] = None,
     behind_proxy: Annotated[bool, typer.Option("--behind-proxy", help="A proxy in front speaks TLS.")] = False,
+    side: Annotated[
+        Literal["seed", "difference"] | None,
+        typer.Option("--side", help="Be one of the two servers that hold shares."),
+    ] = None,
+    servers: Annotated[
+        Path | None,
+        typer.Option("--servers", metavar="FILE", help="JSON with addresses and tokens of the two servers."),
+    ] = None,
 ) -> None:
     """Run a collector: sites send sealed sketches, one page answers."""
     _require_extra()
     from ..serve.run import serve as run
 
-    run(data, host=host, port=port, database=database, certificate=certificate, key=key, behind_proxy=behind_proxy)
+    run(
+        data,
+        host=host,
+        port=port,
+        database=database,
+        certificate=certificate,
+        key=key,
+        behind_proxy=behind_proxy,
+        side=side,
+        servers=servers,
+    )
 
 
 @app.command(
@@ -86,7 +105,7 @@ def send(
     files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Sealed sketch files.", show_default=False)],
     to: To,
     token_file: TokenFile,
-    task: Annotated[str, typer.Option("--task", help="Task to report to.")],
+    task: Annotated[str | None, typer.Option("--task", help="Task to report to; shares name it themselves.")] = None,
     period: Annotated[
         list[str] | None,
         typer.Option("--period", help="Period of each file, in their order; not for tasks of one report."),
@@ -103,8 +122,28 @@ def send(
     with _client(to, token_file, trust) as client, stepping("sending", "reports") as step:
         for number, (path, when) in enumerate(zip(files, periods)):
             step(number, len(files))
-            sent = client.send(task, path, period=when)
+            sent = client.send_share(path) if _is_share(path) else client.send(_named(task), path, period=when)
             note(f"{path}: {'sent' if sent['fresh'] else 'was there already'} ({when}, {sent['digest'][:12]}…)")
+
+
+def _is_share(path: Path) -> bool:
+    """Whether a file is a share for one of two servers, not a sketch."""
+    from ..errors import FormatError
+    from ..protocols.shares.messages import unpack
+
+    try:
+        unpack(path.read_bytes(), "share")
+    except FormatError:
+        return False
+    return True
+
+
+def _named(task: str | None) -> str:
+    from ..errors import InputError
+
+    if task is None:
+        raise InputError("--task must be given for a sketch")
+    return task
 
 
 @app.command(
@@ -159,7 +198,7 @@ def _print_answer(answer: dict[str, Any], noun: str) -> None:
         table.add_row(words, value, f"{n['low']:,.0f} – {n['high']:,.0f}" if n["high"] is not None else "unknown")
     console.print(table)
     for warning in answer["warnings"]:
-        console.print(warning, style="yellow", markup=False)
+        console.print(inert(warning), style="yellow", markup=False)
 
 
 @task_app.command(
@@ -208,8 +247,7 @@ def _sketch_options(task: dict[str, Any]) -> str:
 
 @task_app.command(
     "list",
-    epilog="[bold]Examples[/bold]\n\n"
-    "unnoise task list --to http://127.0.0.1:8400 --token-file admin.token",
+    epilog="[bold]Examples[/bold]\n\nunnoise task list --to http://127.0.0.1:8400 --token-file admin.token",
 )
 def task_list(to: To, token_file: TokenFile, as_json: opt.AsJson = False, trust: Trust = None) -> None:
     """List the tasks."""
@@ -227,14 +265,13 @@ def task_list(to: To, token_file: TokenFile, as_json: opt.AsJson = False, trust:
     for name in names:
         table.add_column(name.replace("_", " "))
     for task in tasks:
-        table.add_row(*(str(task[name]) for name in names))
+        table.add_row(*(inert_markup(task[name]) for name in names))
     screen().print(table)
 
 
 @task_app.command(
     "show",
-    epilog="[bold]Examples[/bold]\n\n"
-    "unnoise task show campaign --to http://127.0.0.1:8400 --token-file admin.token",
+    epilog="[bold]Examples[/bold]\n\nunnoise task show campaign --to http://127.0.0.1:8400 --token-file admin.token",
 )
 def task_show(
     name: Annotated[str, typer.Argument(help="Name of the task.")], to: To, token_file: TokenFile, trust: Trust = None
@@ -276,8 +313,7 @@ def token_create(
 
 @token_app.command(
     "list",
-    epilog="[bold]Examples[/bold]\n\n"
-    "unnoise token list --to http://127.0.0.1:8400 --token-file admin.token",
+    epilog="[bold]Examples[/bold]\n\nunnoise token list --to http://127.0.0.1:8400 --token-file admin.token",
 )
 def token_list(to: To, token_file: TokenFile, trust: Trust = None) -> None:
     """List the tokens, without their secrets, as JSON."""

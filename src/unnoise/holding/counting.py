@@ -6,9 +6,9 @@ Rows are held as polars tables with the columns ``0, 1, …`` (the item) and, wh
 **Sorted keys.** One column of integers is sorted as it is. Anything else is told apart by 64 bits of polars' hash under
 a seed drawn afresh for the call, so the rows themselves need not be held: 8 bytes each, and 16 for each distinct item
 of every 2²⁴ rows. Of n items, n²/2⁶⁵ are expected to be taken for another (3·10⁻⁸ of a million). Privacy does not
-rest on that: whatever the hash, an occurrence moves one key by one. Nothing is ever spilled to disk, as polars' streaming
-``group_by`` would do with exact counts when memory is short; where memory is too short, a sketch does it in a few
-megabytes.
+rest on that: whatever the hash, an occurrence moves one key by one. Nothing is ever spilled to disk, as polars'
+streaming ``group_by`` would do with exact counts when memory is short; where it is too short, a sketch does it in a
+few megabytes.
 
 Nothing is refused because of what the rows hold: the count of an item is clamped to 0…2⁶² (removals may take it below
 0, sums may pass 2⁶³), rows of undeclared groups are dropped, and no rows at all are counted like any others.

@@ -16,11 +16,12 @@ from ..errors import InputError
 
 __all__ = ["ROLES", "Visitor", "allowed", "hash_of", "matches", "new_token", "split"]
 
-ROLES = ("site", "viewer", "administrator")
+ROLES = ("site", "viewer", "administrator", "collector")
 
 _MAY = {
     "site": {"send", "see tasks"},
     "viewer": {"see tasks", "see answers"},
+    "collector": {"see tasks", "add up"},
     "administrator": {"see tasks", "see answers", "make tasks", "make tokens", "see audit"},
 }
 

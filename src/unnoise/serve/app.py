@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
 from starlette.applications import Starlette
@@ -19,21 +19,34 @@ from .access import Visitor, allowed
 from .guard import COOKIE, Guard
 from .openapi import document
 from .problems import HANDLERS, Problem
-from .service import Service
+from .service import Service, sites_in
 from .store import Store
+from .sums import sums_of
 from .tasks import Task
 
-__all__ = ["make_app"]
+if TYPE_CHECKING:
+    from ..protocols.shares.server import Side
+    from .client import Client
+
+__all__ = ["make_app", "service_of", "task_of", "visitor_of"]
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-def make_app(store: Store, *, secure: bool = False) -> Starlette:
-    """Return the application; ``secure`` where browsers reach it by https."""
-    from .pages import page_routes
+def make_app(
+    store: Store, *, secure: bool = False, side: Side | None = None, servers: tuple[Client, Client] | None = None
+) -> Starlette:
+    """Return the application of a collector; of a server of shares where ``side`` is given.
 
-    service = Service(store)
+    secure : browsers reach it by https; servers : the two servers that a collector may ask for sums
+    """
+    from .pages import page_routes
+    from .shares import Shelf, share_routes
+
+    service = Service(store, servers)
+    static = Mount("/static", StaticFiles(packages=[("unnoise.serve", "static")]))
+    routes = [*_routes(), *page_routes(), static] if side is None else [*_common_routes(), *share_routes()]
 
     @asynccontextmanager
     async def life(_: Starlette) -> AsyncIterator[None]:
@@ -44,18 +57,26 @@ def make_app(store: Store, *, secure: bool = False) -> Starlette:
             await service.stop()
 
     app = Starlette(
-        routes=[*_routes(), *page_routes(), Mount("/static", StaticFiles(packages=[("unnoise.serve", "static")]))],
-        exception_handlers=HANDLERS, lifespan=life,
+        routes=routes, exception_handlers=HANDLERS, lifespan=life,
         middleware=[Middleware(Guard, metrics=service.metrics, secure=secure)],
     )  # fmt: skip
     app.state.service, app.state.secure = service, secure
+    if side is not None:
+        app.state.shelf = Shelf(store.folder, side)
     return app
+
+
+def _common_routes() -> list[BaseRoute]:
+    return [
+        Route("/healthz", _health), Route("/readyz", _ready), Route("/metrics", _metrics),
+        Route("/openapi.json", _openapi), Route("/tokens", _tokens), Route("/tokens", _make_token, methods=["POST"]),
+        Route("/tokens/{token}", _revoke, methods=["DELETE"]), Route("/audit", _audit),
+    ]  # fmt: skip
 
 
 def _routes() -> list[BaseRoute]:
     return [
-        Route("/healthz", _health), Route("/readyz", _ready), Route("/metrics", _metrics),
-        Route("/openapi.json", _openapi),
+        *_common_routes(),
         Route("/tasks", _tasks), Route("/tasks/{task}", _task), Route("/tasks/{task}", _make_task, methods=["PUT"]),
         Route("/tasks/{task}/reports", _reports),
         Route("/tasks/{task}/reports/{digest}", _take, methods=["PUT"]),
@@ -63,9 +84,8 @@ def _routes() -> list[BaseRoute]:
         Route("/tasks/{task}/answer", _answer), Route("/tasks/{task}/over-time", _over_time),
         Route("/tasks/{task}/overlap", _overlap),
         Route("/tasks/{task}/sketch", _sketch),
-        Route("/tokens", _tokens), Route("/tokens", _make_token, methods=["POST"]),
-        Route("/tokens/{token}", _revoke, methods=["DELETE"]),
-        Route("/audit", _audit), Route("/events", _events),
+        Route("/tasks/{task}/sums", _sums), Route("/tasks/{task}/sums", _ask_for_sum, methods=["POST"]),
+        Route("/events", _events),
     ]  # fmt: skip
 
 
@@ -174,7 +194,7 @@ async def _make_task(request: Request) -> Response:
 async def _reports(request: Request) -> Response:
     visitor = await visitor_of(request, "see tasks")
     task = await task_of(request)
-    rows = await to_thread.run_sync(service_of(request).store.reports, task.id)
+    rows = await service_of(request).reports(task, request.query_params.getlist("period"))
     mine = [row for row in rows if visitor.role != "site" or row["site"] == visitor.site]
     return JSONResponse({"reports": mine})
 
@@ -215,7 +235,7 @@ async def _answer(request: Request) -> Response:
 def _job(job: dict[str, Any], rows: list[dict[str, Any]]) -> Response:
     """Answer with the result of a job, or say that it is under way."""
     about = {
-        "state": job["state"], "sites": sorted({row["site"] for row in rows}),
+        "state": job["state"], "sites": sorted(sites_in(rows)),
         "periods": sorted({row["period"] for row in rows}),
     }  # fmt: skip
     if job["state"] == "done":
@@ -234,9 +254,9 @@ async def _over_time(request: Request) -> Response:
     for period in periods:
         alone = [row for row in rows if row["period"] == period]
         so_far = [row for row in rows if row["period"] <= period]
-        point: dict[str, Any] = {"period": period, "sites": len(alone)}
+        point: dict[str, Any] = {"period": period, "sites": len(sites_in(alone))}
         for name, chosen in (("alone", alone), ("so_far", so_far)):
-            enough = len({row["site"] for row in chosen}) >= task.min_sites
+            enough = len(sites_in(chosen)) >= task.min_sites
             job = await service.answer("answer", task, chosen) if enough else None
             point[name] = job["answer"] if job and job["state"] == "done" else None
         points.append(point)
@@ -262,6 +282,23 @@ async def _sketch(request: Request) -> Response:
         _and_remove(path), media_type="application/vnd.apache.arrow.file",
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )  # fmt: skip
+
+
+async def _sums(request: Request) -> Response:
+    await visitor_of(request, "see answers")
+    task = await task_of(request)
+    return JSONResponse({"sums": await to_thread.run_sync(sums_of, service_of(request).store, task.id)})
+
+
+async def _ask_for_sum(request: Request) -> Response:
+    """Ask the two servers for one more sum: one more release."""
+    visitor = await visitor_of(request, "make tasks")
+    task, values = await task_of(request), await _json(request)
+    sites, period = values.get("sites", []), values.get("period", "once")
+    if not isinstance(sites, list) or not isinstance(period, str):
+        raise Problem(400, "bad request", 'the body must be {"period": …, "sites": [names]}')
+    row = await service_of(request).ask_for_sum(task, task.check_period(period), [str(site) for site in sites], visitor)
+    return JSONResponse(row, 201)
 
 
 async def _and_remove(path: Any) -> AsyncIterator[bytes]:

@@ -66,4 +66,5 @@ def restore(source: str | os.PathLike[str], folder: str | os.PathLike[str]) -> i
 
 def _digests(database: Path) -> list[str]:
     with closing(sqlite3.connect(database)) as connection:
-        return [row[0] for row in connection.execute("select digest from reports order by digest")]
+        both = "select digest from reports union select digest from sums where digest <> '' order by digest"
+        return [row[0] for row in connection.execute(both)]

@@ -104,6 +104,11 @@ def _paths() -> dict[str, Any]:
         "/tasks/{task}/sketch": {
             "get": _operation("The merged sketch.", seen, {"200": "The file."}, _TASK, _SITES, _PERIODS)
         },
+        "/tasks/{task}/sums": {
+            "get": _operation("Sums of two servers that were asked for.", seen, {"200": "Them."}, _TASK),
+            "post": _operation("Ask the two servers for a sum: one more release.", "administrators",
+                               {"201": "The sum.", "409": "It cannot be."}, _TASK, body=_json("Sum")),
+        },
         "/tokens": {
             "get": _operation("Tokens, without secrets.", "administrators", {"200": "Them."}),
             "post": _operation("Make a token; it is shown once.", "administrators", {"201": "It."},
@@ -140,6 +145,12 @@ def document() -> dict[str, Any]:
                 "NewToken": {
                     "type": "object", "required": ["role"],
                     "properties": {"role": {"type": "string", "enum": list(ROLES)}, "site": {"type": "string"}},
+                },
+                "Sum": {
+                    "type": "object",
+                    "properties": {
+                        "period": {"type": "string"}, "sites": {"type": "array", "items": {"type": "string"}},
+                    },
                 },
                 "Number": _NUMBER,
                 "Problem": {

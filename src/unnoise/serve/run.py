@@ -10,9 +10,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
+
+if TYPE_CHECKING:
+    from ..protocols.shares.server import Side
 
 __all__ = ["serve"]
 
@@ -26,12 +29,15 @@ def serve(
     certificate: str | None = None,
     key: str | None = None,
     behind_proxy: bool = False,
+    side: Side | None = None,
+    servers: str | os.PathLike[str] | None = None,
 ) -> None:
-    """Run a collector until it is told to stop."""
+    """Run a collector until it is told to stop; with ``side``, one of the two servers that hold shares."""
     _require_cover(host, certificate, key, behind_proxy)
     import uvicorn
 
     from .app import make_app
+    from .shares import read_servers
     from .store import Store
 
     _log_as_json()
@@ -39,17 +45,18 @@ def serve(
         store = Store(folder, database)
         first = _first_token(store)
         secure = certificate is not None or behind_proxy
+        two = None if servers is None else read_servers(Path(servers))
         config = uvicorn.Config(
-            make_app(store, secure=secure), host=host, port=port, ssl_certfile=certificate, ssl_keyfile=key,
+            make_app(store, secure=secure, side=side, servers=two), host=host, port=port, ssl_certfile=certificate,
+            ssl_keyfile=key,
             log_config=None, access_log=False, server_header=False, date_header=False, timeout_graceful_shutdown=5,
             proxy_headers=behind_proxy, lifespan="on", timeout_keep_alive=30,
         )  # fmt: skip
+        what = "collector" if side is None else f"{side} server"
         scheme = "https" if certificate else "http"
-        print(f"unnoise collector at {scheme}://{host}:{port}", flush=True)
+        print(f"unnoise {what} at {scheme}://{host}:{port}", flush=True)
         if first is not None:
-            print(
-                f"administrator's token in {first} (keep it safe; make others with: unnoise token create)", flush=True
-            )
+            print(f"administrator's token in {first} (make others with: unnoise token create)", flush=True)
         uvicorn.Server(config).run()
 
 

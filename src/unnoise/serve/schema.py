@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy import Column, ForeignKey, Integer, MetaData, String, Table, Text, UniqueConstraint
 
-__all__ = ["audit", "jobs", "metadata", "noises", "reports", "tasks", "tokens"]
+__all__ = ["audit", "jobs", "metadata", "noises", "reports", "sums", "tasks", "tokens"]
 
 metadata = MetaData()
 
@@ -61,6 +61,18 @@ jobs = Table(
     Column("tries", Integer, nullable=False),
     Column("answer", Text),
     Column("updated", String(32), nullable=False),
+)
+
+sums = Table(
+    "sums",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("task", String(64), ForeignKey("tasks.id"), nullable=False),
+    Column("period", String(16), nullable=False),
+    Column("sites", Text, nullable=False),
+    Column("reports", Text, nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("asked", String(32), nullable=False),
 )
 
 audit = Table(

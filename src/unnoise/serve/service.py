@@ -15,14 +15,16 @@ from anyio import to_thread
 
 from ..guard import new_identity
 from .access import Visitor
+from .client import Client
 from .metrics import Metrics
 from .problems import Problem
 from .store import Report, Store, now
+from .sums import ask_servers, held, sums_of
 from .tasks import Task
 from .uploads import receive
 from .worker import WorkerError, Workers
 
-__all__ = ["Service"]
+__all__ = ["Service", "sites_in"]
 
 LOG = logging.getLogger("unnoise.serve")
 
@@ -35,8 +37,8 @@ ANSWERING_SECONDS = 600.0
 class Service:
     """A collector at work."""
 
-    def __init__(self, store: Store) -> None:
-        self.store, self.metrics = store, Metrics()
+    def __init__(self, store: Store, servers: tuple[Client, Client] | None = None) -> None:
+        self.store, self.servers, self.metrics = store, servers, Metrics()
         self._verifying = Workers(2, seconds=VERIFYING_SECONDS)
         self._answering = Workers(1, seconds=ANSWERING_SECONDS, memory=4 << 30)
         self._news = asyncio.Condition()
@@ -118,16 +120,49 @@ class Service:
 
     async def choose(self, task: Task, sites: Sequence[str], periods: Sequence[str]) -> list[Report]:
         """Return the reports of these sites and periods (all where none are named); too few sites are refused."""
-        rows = await to_thread.run_sync(self.store.reports, task.id)
-        rows = [
-            row for row in rows if (not sites or row["site"] in sites) and (not periods or row["period"] in periods)
-        ]
-        found = {row["site"] for row in rows}
+        if task.way == "two-servers":
+            rows = _fitting(await to_thread.run_sync(sums_of, self.store, task.id), sites, periods)
+        else:
+            rows = await to_thread.run_sync(self.store.reports, task.id)
+            rows = [
+                row for row in rows if (not sites or row["site"] in sites) and (not periods or row["period"] in periods)
+            ]
+        found = sites_in(rows)
         if len(found) < task.min_sites:
             raise Problem(
                 409, "too few sites", f"task {task.id} is answered from {task.min_sites} sites on, got {len(found)}"
             )
         return rows
+
+    async def reports(self, task: Task, periods: Sequence[str]) -> list[Report]:
+        """Return the reports of a task; with two servers, those that both hold in these periods."""
+        if task.way == "sealed":
+            rows = await to_thread.run_sync(self.store.reports, task.id)
+            return [row for row in rows if not periods or row["period"] in periods]
+        wanted = list(periods) or (["once"] if task.every == "once" else [])
+        rows = []
+        for period in wanted:
+            there = await to_thread.run_sync(held, self._two_servers(), task, period)
+            rows += [
+                {"site": site, "period": period, "digest": report, "received": ""} for site, report in there.items()
+            ]
+        return rows
+
+    async def ask_for_sum(self, task: Task, period: str, sites: Sequence[str], who: Visitor) -> dict[str, Any]:
+        """Ask the two servers for a sum, which is one more release."""
+        if task.way != "two-servers":
+            raise Problem(
+                409, "no need", f"task {task.id} holds sealed sketches: any subset is answered without asking"
+            )
+        servers = self._two_servers()
+        row = await to_thread.run_sync(ask_servers, self.store, servers, task, period, sites, who)
+        await self.tell()
+        return row
+
+    def _two_servers(self) -> tuple[Client, Client]:
+        if self.servers is None:
+            raise Problem(409, "no servers", "this collector was started without --servers, so it cannot ask for sums")
+        return self.servers
 
     async def ask(self, work: str, task: Task, rows: Sequence[Report]) -> dict[str, Any]:
         """Return the job of a question about these reports: the same reports, the same job."""
@@ -174,13 +209,16 @@ class Service:
     async def _do(self, job: dict[str, Any]) -> None:
         question = job["question"]
         task = await to_thread.run_sync(self.store.task, job["task"])
-        rows = {row["digest"]: row for row in await to_thread.run_sync(self.store.reports, job["task"])}
-        chosen = [rows[digest] for digest in question["reports"]]
+        rows = await to_thread.run_sync(
+            lambda: sums_of(self.store, task.id) if task.way == "two-servers" else self.store.reports(task.id)
+        )
+        by_digest = {row["digest"]: row for row in rows}
+        chosen = [by_digest[digest] for digest in question["reports"]]
         try:
             with self.metrics.answering.time():
                 reply = await self._answering.do(
                     question["work"], paths=[str(self.store.path(row["digest"])) for row in chosen],
-                    task=task.to_dict(), labels=[f"{row['site']} {row['period']}" for row in chosen],
+                    task=task.to_dict(), labels=["+".join(sites_in([row])) for row in chosen],
                 )  # fmt: skip
         except WorkerError as error:
             reply = {"error": str(error)}
@@ -201,3 +239,23 @@ class Service:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), seconds)
             return self._version
+
+
+def sites_in(rows: Sequence[Report]) -> set[str]:
+    """The sites that are counted in these reports or sums."""
+    return {site for row in rows for site in (row["sites"] if "sites" in row else [row["site"]])}
+
+
+def _fitting(sums: list[Report], sites: Sequence[str], periods: Sequence[str]) -> list[Report]:
+    """The sums of just these sites, or the largest of every period where none are named: one sum a period."""
+    chosen: dict[str, Report] = {}
+    for one in sums:
+        fits = set(one["sites"]) == set(sites) if sites else True
+        best = chosen.get(one["period"])
+        if fits and (not periods or one["period"] in periods) and (not best or len(one["sites"]) > len(best["sites"])):
+            chosen[one["period"]] = one
+    if sites and not chosen:
+        raise Problem(
+            409, "not asked for", "with two servers only sums that were asked for are answered, and this one was not"
+        )
+    return list(chosen.values())

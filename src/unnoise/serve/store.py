@@ -208,10 +208,7 @@ class Store:
         who: object,
     ) -> bool:
         """Take a verified file over and commit its row; False where another request was quicker with the same."""
-        size, target = upload.stat().st_size, self.path(digest)
-        target.parent.mkdir(mode=0o700, exist_ok=True)
-        os.replace(upload, target)
-        _sync_folder(target.parent)
+        size, target = upload.stat().st_size, self.take_file(upload, digest)
         row = {
             "digest": digest, "task": task.id, "site": site, "period": period, "power": power, "bytes": size,
             "received": now(),
@@ -232,12 +229,21 @@ class Store:
             ) from None
         return True
 
+    def take_file(self, upload: Path, digest: str) -> Path:
+        """Move a whole file to where its digest belongs, and see it on the disk."""
+        target = self.path(digest)
+        target.parent.mkdir(mode=0o700, exist_ok=True)
+        os.replace(upload, target)
+        _sync_folder(target.parent)
+        return target
+
     def sweep(self) -> None:
         """Remove uploads that were never finished, and files without a row; for the one server, before it begins."""
         for upload in self.incoming.iterdir():
             upload.unlink(missing_ok=True)
         with self.reading.connect() as connection:
             kept = set(connection.execute(sa.select(schema.reports.c.digest)).scalars())
+            kept |= set(connection.execute(sa.select(schema.sums.c.digest)).scalars())
         for found in self.files.glob("*/*.sketch"):
             if found.stem not in kept:
                 found.unlink(missing_ok=True)

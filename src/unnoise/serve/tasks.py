@@ -125,6 +125,13 @@ class Task:
         """Most bytes a report can weigh."""
         return 8 * self.layout.cells + ROOM
 
+    def for_servers(self, period: str) -> Any:
+        """The task of the two servers for one period (:mod:`unnoise.protocols.shares`)."""
+        from ..protocols.shares import Task as ShareTask
+
+        epoch = f"{self.id} {self.check_period(period)}"
+        return ShareTask(self.layout, self.noise.epsilon, epoch, self.most_sums, max(2, self.min_sites))
+
     def check_period(self, period: str) -> str:
         """Return a period of this task.
 

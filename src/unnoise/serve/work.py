@@ -31,6 +31,7 @@ def verify(path: str, task: dict[str, Any]) -> dict[str, Any]:
     """Return power and noises of a report that its task can take; raise what is wrong with it."""
     from ..answers.check import ALARM, check_claim
     from ..noisy import NoisyCounts
+    from ..sketches.format.filecells import sum_of
     from ..sketches.format.read import read_sketch
 
     wanted = Task.from_dict(task)
@@ -38,7 +39,7 @@ def verify(path: str, task: dict[str, Any]) -> dict[str, Any]:
     _require_layout(wanted, stored.layout)
     if stored.noise.epsilon != wanted.noise.epsilon:
         raise IncompatibleError("ε per occurrence", tidy(wanted.noise.epsilon), tidy(stored.noise.epsilon))
-    check = check_claim(NoisyCounts(stored.cells, stored.noise, stored.layout).profile())
+    check = check_claim(NoisyCounts(sum_of([stored.cells]), stored.noise, stored.layout).profile())
     if check.available and check.p_value < ALARM:
         raise FormatError(f"its noise must be what it says, got cells that do not look like it: {check.verdict}")
     return {
@@ -76,19 +77,16 @@ def answer(paths: Sequence[str], task: dict[str, Any], labels: Sequence[str] = (
 
 def merged(paths: Sequence[str], task: Task) -> Any:
     """Add reports up, block by block, into noisy counts."""
-    import numpy as np
-
     from ..noise import DiscreteLaplace
     from ..noisy import NoisyCounts
+    from ..sketches.format.filecells import sum_of
     from ..sketches.format.read import read_sketch
 
-    total = np.zeros(task.layout.cells, dtype=np.int64)
-    power = Fraction(0)
-    for path in paths:
-        stored = read_sketch(path)
+    reports = [read_sketch(path) for path in paths]
+    for stored in reports:
         _require_layout(task, stored.layout)
-        total += stored.cells
-        power += stored.noise.power
+    total = sum_of([stored.cells for stored in reports])
+    power = sum((stored.noise.power for stored in reports), Fraction(0))
     return NoisyCounts(total, DiscreteLaplace(task.noise.epsilon, power), task.layout)
 
 

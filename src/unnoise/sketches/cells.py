@@ -19,8 +19,8 @@ from ..errors import InputError
 from ..noise import DiscreteLaplace
 
 __all__ = [
-    "add_cells", "add_noise", "add_occurrences", "add_up", "bound_after", "grown", "largest", "noisy_cells",
-    "on_all_processors", "sum_of",
+    "add_cells", "add_noise", "add_occurrences", "bound_after", "grown", "largest", "noisy_cells",
+    "on_all_processors",
 ]  # fmt: skip
 
 P = TypeVar("P")
@@ -60,27 +60,6 @@ def add_noise(cells: Int64, out: Int64, noise: DiscreteLaplace, stream: Keystrea
         new = np.add(old, fresh, out=out[start : start + BLOCK])
         bound = max(bound, largest(new))
     return bound
-
-
-def sum_of(parts: tuple[Int64, ...]) -> Int64:
-    """Return the sum of several cells, whose sums are known to fit."""
-    total = np.empty(parts[0].size, dtype=np.int64)
-
-    def work(first: int) -> None:
-        for start in range(first, min(first + SPAN, total.size), BLOCK):
-            block = slice(start, start + BLOCK)
-            add_up([part[block] for part in parts], total[block])
-
-    on_all_processors(work, range(0, total.size, SPAN))
-    return total
-
-
-def add_up(parts: Sequence[Int64], out: Int64) -> Int64:
-    """Return the sum of the parts, in ``out``; the only part there is as it stands."""
-    total = parts[0]
-    for part in parts[1:]:
-        total = np.add(total, part, out=out)
-    return total
 
 
 def on_all_processors(work: Callable[[P], R], pieces: Sequence[P]) -> list[R]:

@@ -14,10 +14,12 @@ from .._sampler import _system_stream as system_stream
 from .._sampler import open_stream
 from ..arrays import Int64
 from ..errors import IncompatibleError, InputError, PrivacyError, SealedError
+from ..labels import Labels
 from ..layout import Account, Layout
 from ..noise import DiscreteLaplace, tidy
-from .cells import LIMIT, add_cells, add_noise, largest, sum_of
+from .cells import LIMIT, add_cells, add_noise, largest
 from .domain import Domain, Finder
+from .format.filecells import FileCells, sum_of
 
 __all__ = ["Guarded", "new_identity"]
 
@@ -34,7 +36,7 @@ class Guarded:
     fresh : power of the noise that has never left the process, 0 when sealed
     bound : at least the largest |cell|, never shown
     label : None for noise of the operating system's entropy; else what is wrong with it
-    shared : whether somebody else holds the cells (a release, a mapped file), so that they must not change
+    shared : whether somebody else holds the cells (a release, a file), so that they must not change
     others : more cells, of sealed sketches merged into this sealed one, added when needed: two files are merged into
         a third without their sum ever being held
     """
@@ -46,7 +48,8 @@ class Guarded:
         noise: DiscreteLaplace,
         account: Account,
         identities: frozenset[bytes],
-        cells: Int64,
+        labels: Labels,
+        cells: Int64 | FileCells,
         bound: int,
         fresh: Fraction,
         label: str | None,
@@ -54,12 +57,14 @@ class Guarded:
         finder: Finder | None,
         unknown: str,
         shared: bool = False,
-        others: tuple[Int64, ...] = (),
+        others: tuple[Int64 | FileCells, ...] = (),
     ) -> None:
         self._lock = threading.RLock()
         self._pid = os.getpid()
         self._layout, self._noise, self._account, self._identities = layout, noise, account, identities
-        self._cells, self._bound, self._fresh, self._label = cells, bound, fresh, label
+        self._labels = labels
+        self._held: Int64 | FileCells = cells
+        self._bound, self._fresh, self._label = bound, fresh, label
         self._domain, self._finder, self._unknown = domain, finder, unknown
         self._state = "open" if fresh else "sealed"
         self._shared, self._others = shared, others
@@ -68,17 +73,19 @@ class Guarded:
         """Return what makes an equal sketch; only for one that replaces this one."""
         return {
             "layout": self._layout, "noise": self._noise, "account": self._account, "identities": self._identities,
-            "cells": self._held, "bound": self._bound, "fresh": self._fresh, "label": self._label,
+            "labels": self._labels, "cells": self._held, "bound": self._bound, "fresh": self._fresh,
+            "label": self._label,
             "domain": self._domain, "finder": self._finder, "unknown": self._unknown, "shared": self._shared,
             "others": self._others,
         }  # fmt: skip
 
     @property
     def _cells(self) -> Int64:
-        """All cells, added up."""
-        if self._others:
+        """All cells, in memory and added up."""
+        if self._others or isinstance(self._held, FileCells):
             self._cells, self._shared = sum_of((self._held, *self._others)), False
-            self._held.flags.writeable = False
+            self._cells.flags.writeable = False
+        assert not isinstance(self._held, FileCells)
         return self._held
 
     @_cells.setter
@@ -135,10 +142,11 @@ class Guarded:
 
     def _own_cells(self) -> Int64:
         """Return where new cells may be written: the old ones, unless somebody else holds them."""
+        cells = self._cells
         if self._shared:
-            return np.empty_like(self._cells)
-        self._cells.flags.writeable = True
-        return self._cells
+            return np.empty_like(cells)
+        cells.flags.writeable = True
+        return cells
 
     def _add_noise(self) -> None:
         """Add one fresh noise to the cells."""
@@ -173,6 +181,7 @@ class Guarded:
         if mine.item_types is None or its.item_types is None:
             mine, its = replace(mine, item_types=None), replace(its, item_types=None)
         mine.require_equal(its)
+        self._labels.merged(other._labels)
         if self._noise.epsilon != other._noise.epsilon:
             c = mine.max_contributions or 1
             raise IncompatibleError("epsilon", tidy(c * self._noise.epsilon), tidy(c * other._noise.epsilon))
@@ -195,7 +204,9 @@ class Guarded:
 
     def _largest(self) -> int:
         """Return at least the largest |cell| of a sealed sketch."""
-        return self._bound if self._others else largest(self._held)
+        if self._others:
+            return self._bound
+        return self._held.bound if isinstance(self._held, FileCells) else largest(self._held)
 
     def _take_over(self, other: Guarded) -> None:
         """Become both, now that the cells are the sum of both."""
@@ -203,13 +214,14 @@ class Guarded:
         self._noise = self._noise.plus(other._noise)
         self._fresh += other._fresh
         self._account = self._account.plus(other._account)
+        self._labels = self._labels.merged(other._labels)
         self._identities |= other._identities
         self._label = self._label or other._label
         self._domain, self._finder = self._domain or other._domain, self._finder or other._finder
         other._retire()
         if self._fresh:
             self._open()
-        else:
+        elif not isinstance(self._held, FileCells):
             self._held.flags.writeable = False
 
     def _retire(self) -> None:

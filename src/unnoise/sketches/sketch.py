@@ -14,20 +14,22 @@ of those it contains, and sketches whose sets overlap never merge.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
 from .._sampler import open_stream
 from ..checks import check_integer, check_unknown
 from ..errors import IncompatibleError, InputError
+from ..labels import Labels
 from ..layout import Account, Layout, guarantee, hashed_layout
 from ..noise import DiscreteLaplace, Exact, exact_positive, tidy
 from ..noisy import NoisyCounts
 from .cells import noisy_cells
 from .domain import Domain, finder_for, read_domain, sampled_cells
-from .format.read import Stored, read_sketch
-from .format.write import require_writable, write_sketch
+from .format.parameters import Stored, fresh_labels
+from .format.read import read_sketch
+from .format.write import require_storable, require_writable, write_sketch
 from .guards import new_identity
 from .ingestion import Ingesting
 from .inputs import read_items
@@ -86,6 +88,7 @@ begin_epoch() first, which draws fresh noise
         pan_private: bool = False,
         power: Exact = 1,
         item_types: Iterable[str] | None = None,
+        labels: Labels | Mapping[str, Any] | None = None,
     ) -> Sketch:
         """Return a sketch for items of any domain: each falls into one of ``cells`` cells by its hash.
 
@@ -100,6 +103,7 @@ begin_epoch() first, which draws fresh noise
         pan_private : add fresh noise when the sketch leaves the process as well
         power : share of the noise, see :func:`noise_shares`
         item_types : "int" or "str" per column; taken from the first items when not given
+        labels : what to say about it, see :class:`Labels`; they go into its files
         """
         layout = hashed_layout(
             cells, levels,
@@ -108,7 +112,7 @@ begin_epoch() first, which draws fresh noise
             max_contributions=max_contributions,
             pan_private=pan_private,
         )
-        return cls._fresh_sketch(layout, epsilon, power)
+        return cls._fresh_sketch(layout, epsilon, power, labels=labels)
 
     @classmethod
     def known(
@@ -120,6 +124,7 @@ begin_epoch() first, which draws fresh noise
         pan_private: bool = False,
         power: Exact = 1,
         unknown: str = "error",
+        labels: Labels | Mapping[str, Any] | None = None,
     ) -> Sketch:
         """Return a sketch with one cell per item of a declared domain: an integer d (items 0…d−1) or a list of items.
 
@@ -130,7 +135,7 @@ begin_epoch() first, which draws fresh noise
             kind="known", cells=declared.size, domain=declared.size, item_types=declared.types,
             fingerprint=declared.fingerprint, max_contributions=max_contributions, pan_private=pan_private,
         )  # fmt: skip
-        return cls._fresh_sketch(layout, epsilon, power, declared, unknown)
+        return cls._fresh_sketch(layout, epsilon, power, declared, unknown, labels)
 
     @classmethod
     def sampled(
@@ -144,6 +149,7 @@ begin_epoch() first, which draws fresh noise
         pan_private: bool = False,
         power: Exact = 1,
         unknown: str = "error",
+        labels: Labels | Mapping[str, Any] | None = None,
     ) -> Sketch:
         """Return a sketch with cells for those items of a declared domain whose hash falls below ``rate``."""
         declared, share = read_domain(domain), exact_positive("rate", rate)
@@ -158,11 +164,17 @@ begin_epoch() first, which draws fresh noise
             item_types=declared.types, fingerprint=declared.fingerprint,
             max_contributions=max_contributions, pan_private=pan_private,
         )  # fmt: skip
-        return cls._fresh_sketch(layout, epsilon, power, declared, unknown)
+        return cls._fresh_sketch(layout, epsilon, power, declared, unknown, labels)
 
     @classmethod
     def _fresh_sketch(
-        cls, layout: Layout, epsilon: Any, power: Exact, domain: Domain | None = None, unknown: str = "error"
+        cls,
+        layout: Layout,
+        epsilon: Any,
+        power: Exact,
+        domain: Domain | None = None,
+        unknown: str = "error",
+        labels: Labels | Mapping[str, Any] | None = None,
     ) -> Sketch:
         """Draw the noise: it goes in before the first item."""
         check_unknown(unknown)
@@ -170,17 +182,18 @@ begin_epoch() first, which draws fresh noise
             raise InputError(f"pan_private must be True or False, got {layout.pan_private!r}")
         per_occurrence = exact_positive("epsilon", epsilon) / (layout.max_contributions or 1)
         noise = DiscreteLaplace(per_occurrence, power)
+        said = fresh_labels(labels, layout)
         stream = open_stream()
         cells, bound = noisy_cells(layout.cells, noise, stream)
         return cls(
-            _MAKE, layout=layout, noise=noise, account=Account(), identities=frozenset([new_identity()]), cells=cells,
-            bound=bound, fresh=noise.power, label=stream.label, domain=domain, finder=finder_for(layout, domain),
-            unknown=unknown,
+            _MAKE, layout=layout, noise=noise, account=Account(), identities=frozenset([new_identity()]), labels=said,
+            cells=cells, bound=bound, fresh=noise.power, label=stream.label, domain=domain,
+            finder=finder_for(layout, domain), unknown=unknown,
         )  # fmt: skip
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, domain: Any = None, unknown: str = "error") -> Sketch:
-        """Return the sealed sketch in a file, mapped into memory.
+        """Return the sealed sketch in a file, verified whole; its cells are read from there when they are needed.
 
         A sketch of a list of items needs the same list as ``domain`` to go on after :meth:`begin_epoch`, because the
         file holds only its fingerprint.
@@ -198,8 +211,8 @@ begin_epoch() first, which draws fresh noise
         """Return the sealed sketch of cells that are public already (files, engines that add the noise themselves)."""
         return cls(
             _MAKE, layout=stored.layout, noise=stored.noise, account=stored.account, identities=stored.identities,
-            cells=stored.cells, bound=0, fresh=Fraction(0), label=None, domain=domain, finder=None, unknown=unknown,
-            shared=True,
+            labels=stored.labels, cells=stored.cells, bound=0, fresh=Fraction(0), label=None, domain=domain,
+            finder=None, unknown=unknown, shared=True,
         )  # fmt: skip
 
     # ── what it is ────────────────────────────────────────────────────────────────────────────────────────────
@@ -208,6 +221,11 @@ begin_epoch() first, which draws fresh noise
     def layout(self) -> Layout:
         """What the cells are."""
         return self._layout
+
+    @property
+    def labels(self) -> Labels:
+        """What is said about it: title, site, period, columns, unit, day, reports."""
+        return self._labels
 
     @property
     def noise(self) -> DiscreteLaplace:
@@ -277,16 +295,19 @@ begin_epoch() first, which draws fresh noise
         """Release; ``for_tests`` whatever the label of the noise (for :mod:`unnoise.testing`)."""
         with self._lock:
             self._seal("release", for_tests=for_tests)
-            self._shared = True
-            return NoisyCounts(self._cells.view(), self._noise, self._layout)  # a view cannot be made writeable again
+            cells, self._shared = self._cells, True
+            return NoisyCounts(cells.view(), self._noise, self._layout)  # a view cannot be made writeable again
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the noisy cells and public parameters into a file, atomically, and seal the sketch."""
         with self._lock:
             require_writable(path)  # before sealing: a mistyped path should cost nothing
+            require_storable(self._stored())
             self._seal("save")
-            held = Stored(self._held, self._noise, self._layout, self._account, self._identities)
-            write_sketch(path, held, self._others)
+            write_sketch(path, self._stored(), self._others)
+
+    def _stored(self) -> Stored:
+        return Stored(self._held, self._noise, self._layout, self._account, self._identities, self._labels)
 
     def begin_epoch(self) -> None:
         """Draw fresh noise on top (power + 1) and open the sketch for more items.

@@ -107,7 +107,7 @@ def sketch(request: Request) -> Sketch | dict[Any, Sketch]:
 def _sketches(call: Call) -> list[Sketch]:
     """Run the job and return the sketch of each group: every noise vector new, so with an identity of its own."""
     from ..layout import Account
-    from ..sketches.format.read import Stored
+    from ..sketches.format.parameters import Stored, fresh_labels
     from ..sketches.guards import new_identity
     from ..sketches.sketch import Sketch
     from ._job import collect_counts
@@ -119,7 +119,8 @@ def _sketches(call: Call) -> list[Sketch]:
     sketches = []
     for i in range(0, len(parts), call.layout.levels):
         cells = np.concatenate(parts[i : i + call.layout.levels]) if call.layout.levels > 1 else parts[i]
-        stored = Stored(cells, call.work.noise, call.layout, account, frozenset([new_identity()]))
+        identities, labels = frozenset([new_identity()]), fresh_labels(None, call.layout)
+        stored = Stored(cells, call.work.noise, call.layout, account, identities, labels)
         sketches.append(Sketch._from_stored(stored))
         sketches[-1]._label = call.label
     return sketches

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...errors import FormatError, IncompatibleError
 from ...noise import DiscreteLaplace
-from ...sketches.format.read import Stored
+from ...sketches.format.parameters import Stored, fresh_labels
 from ...sketches.sketch import Sketch
 from .messages import ID, read_account, read_ids, read_text, unpack
 from .task import Task
@@ -68,10 +68,9 @@ def combine(task: Task, first: bytes, second: bytes) -> Sketch:
     total = (cells[0] + cells[1]).view(np.int64)
     if int(total.max()) > LARGEST or int(total.min()) < -LARGEST:
         raise FormatError("the answers do not fit each other: one server did not add the shares of the agreed reports")
-    read_ids(heads[0], "reports")
-    return Sketch._from_stored(
-        Stored(total, DiscreteLaplace(task.epsilon, 2), task.layout, read_account(heads[0]), identities)
-    )
+    labels = fresh_labels({"report_ids": read_ids(heads[0], "reports")}, task.layout)
+    noise, account = DiscreteLaplace(task.epsilon, 2), read_account(heads[0])
+    return Sketch._from_stored(Stored(total, noise, task.layout, account, identities, labels))
 
 
 def _read(task: Task, answer: bytes) -> tuple[dict[str, Any], Any]:

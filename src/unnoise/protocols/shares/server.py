@@ -189,6 +189,10 @@ class Server(Guarded):
         held = {name: self._reports[name].digest for name in self._store.names("reports", ".share")}
         return pack("offer", {"task": self.task.id, "side": self.side, "reports": held})
 
+    def sites(self) -> dict[str, str]:
+        """Return the site of every report that could be added, by report id."""
+        return {name: self._reports[name].site for name in self._store.names("reports", ".share")}
+
     def agree(self, reports: Iterable[str]) -> bytes:
         """Return the word that this server will add exactly these reports; spends nothing."""
         ids = tuple(sorted(set(reports)))

@@ -127,8 +127,44 @@ async function refreshAnswers() {
   if (root.dataset.way === "sealed") await show(showOverlap, () => get("overlap", sites), null);
 }
 
+// With two servers: which sums there are, and asking for another, which costs.
+function showSums(sums) {
+  $("#sums").replaceChildren(...sums.map((one) => element("li", {}, `${one.period}: ${one.sites.join(", ")}`)));
+}
+
+function askForSum(event) {
+  event.preventDefault();
+  const sites = chosen().map(([, name]) => name);
+  const whom = sites.length ? sites.join(", ") : "all sites";
+  $("#cost-words").textContent = `The sum of ${whom} is released with fresh noise: every occurrence in it pays ε = ${root.dataset.epsilon} once more. A report may be in ${root.dataset.sums} sum${root.dataset.sums === "1" ? "" : "s"} at most.`;
+  const dialog = $("#cost");
+  dialog.onclose = async () => {
+    if (dialog.returnValue !== "yes") return;
+    const answer = await fetch(`/tasks/${task}/sums`, { method: "POST", body: JSON.stringify({ period: $("#ask-period").value, sites }) });
+    const body = await answer.json();
+    $("#sums-said").textContent = answer.ok ? "Asked for, and here." : body.detail;
+    seen = "";
+    await refresh();
+  };
+  dialog.showModal();
+}
+$("#ask")?.addEventListener("submit", askForSum);
+
 let seen = "";
 async function refresh() {
+  if (root.dataset.way === "two-servers") {
+    const { sums } = await get("sums");
+    showSums(sums);
+    const period = $("#ask-period")?.value || sums.at(-1)?.period;
+    const held = period ? await get("reports", [["period", period]]).catch(() => ({ reports: [] })) : { reports: [] };
+    const rows = [...held.reports, ...sums.flatMap((one) => one.sites.map((site) => ({ site, period: one.period, received: one.asked, digest: one.digest + site })))];
+    const now = rows.map((one) => one.digest).join();
+    if (now === seen) return;
+    seen = now;
+    showSites(rows);
+    await refreshAnswers();
+    return;
+  }
   const { reports } = await get("reports");
   const now = reports.map((one) => one.digest).join();
   if (now === seen) return;

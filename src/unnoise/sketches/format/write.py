@@ -1,7 +1,6 @@
-"""Write sketch files, atomically and in one pass over the cells.
+"""Write sketch files, atomically (:mod:`unnoise.replacing`) and in one pass over the cells.
 
-A temporary file beside the target, fsync, rename, fsync of the directory: whatever happens, the old or the new file is
-there, whole. The cells go out run by run on all processors, each run added up (where the cells are a sum), digested
+The cells go out run by run on all processors, each run added up (where the cells are a sum), digested
 and written while it is in the cache; nothing as long as the cells is held. What Arrow puts around them is written
 last, because it holds the digest.
 """
@@ -15,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from ..._sampler import _system_stream as system_stream
 from ...arrays import Int64
-from ..cells import add_up
-from .read import COLUMN, VERSION, Stored, digest_of_runs, each_run, parameters_of, raw_bytes
+from ...errors import InputError
+from ...replacing import replacing
+from .filecells import PIECE, FileCells, add_up, raw_bytes
+from .flatbuffer import COLUMN, MOST_PARAMETERS, Frame, read_frame
+from .parameters import Stored, parameters_of
+from .read import VERSION, digest_of, each_run
 
-__all__ = ["require_writable", "write_sketch"]
-
-PIECE = 1 << 18
-"""Cells added up, digested and written at a time: they stay in the cache of one processor."""
+__all__ = ["require_storable", "require_writable", "write_sketch"]
 
 
 def require_writable(path: str | os.PathLike[str]) -> None:
@@ -38,50 +37,42 @@ def require_writable(path: str | os.PathLike[str]) -> None:
         raise PermissionError(f"path must be in a directory that can be written, got {target}")
 
 
-def write_sketch(path: str | os.PathLike[str], stored: Stored, others: tuple[Int64, ...] = ()) -> None:
+def require_storable(stored: Stored) -> bytes:
+    """Return the parameters for the file, or refuse those that no reader would accept."""
+    parameters = parameters_of(stored)
+    if len(parameters) > MOST_PARAMETERS:
+        raise InputError(
+            f"parameters must be at most 1 MB, got {len(parameters):,} bytes: "
+            f"{len(stored.identities):,} noises and their labels are too many for one file"
+        )
+    return parameters
+
+
+def write_sketch(
+    path: str | os.PathLike[str], stored: Stored, others: tuple[Int64 | FileCells, ...] = ()
+) -> None:
     """Replace the file at ``path`` atomically; ``others`` are added to the cells on the way."""
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{system_stream().bits(64):016x}.tmp")
-    try:
-        _write(temporary, stored, (stored.cells, *others))
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    handle = os.open(target.absolute().parent, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _write(path: Path, stored: Stored, parts: tuple[Int64, ...]) -> None:
-    """Write a new file and wait until it is on the disk."""
-    parameters, count = parameters_of(stored), stored.cells.size
-    start, _ = _surroundings(parameters, "0" * 64, count)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
-    try:
-        digests = each_run(count, _Writer(handle, start, parts).write)
-        _, around = _surroundings(parameters, digest_of_runs(parameters, digests), count)
-        for position, piece in around:
-            _write_at(handle, piece, position)
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    frame = _frame(require_storable(stored), stored.cells.size)
+    start = len(frame.head)
+    with replacing(path) as handle:
+        digests = each_run(frame.rows, _Writer(handle, start, (stored.cells, *others)).write)
+        head, tail = frame.with_digest(digest_of(frame, digests))
+        _write_at(handle, head, 0)
+        _write_at(handle, tail, start + 8 * frame.rows)
 
 
 class _Writer:
     """Adds up, digests and writes runs of cells, in any thread."""
 
-    def __init__(self, handle: int, start: int, parts: tuple[Int64, ...]) -> None:
+    def __init__(self, handle: int, start: int, parts: tuple[Int64 | FileCells, ...]) -> None:
         self._handle, self._start, self._parts = handle, start, parts
 
     def write(self, run: slice) -> bytes:
         """Write a run where it belongs and return its SHA-256."""
-        digest, memory = hashlib.sha256(), np.empty(PIECE, dtype=np.int64)
+        digest, memory = hashlib.sha256(), np.empty((2, PIECE), dtype=np.int64)
         for first in range(run.start, run.stop, PIECE):
             piece = slice(first, min(first + PIECE, run.stop))
-            raw = raw_bytes(add_up([part[piece] for part in self._parts], memory[: piece.stop - first]))
+            raw = raw_bytes(add_up(self._parts, piece, memory[0], memory[1]))
             digest.update(raw)
             _write_at(self._handle, raw, self._start + 8 * first)
         return digest.digest()
@@ -95,8 +86,8 @@ def _write_at(handle: int, data: bytes | memoryview, position: int) -> None:
         rest, position = rest[written:], position + written
 
 
-def _surroundings(parameters: bytes, digest: str, count: int) -> tuple[int, list[tuple[int, bytes]]]:
-    """Return where the cells begin in the file, and all that Arrow writes before and after them, with its positions.
+def _frame(parameters: bytes, count: int) -> Frame:
+    """Return all that Arrow writes before and after so many cells, the digest still 64 zeros.
 
     Arrow is given memory that nobody has touched, which therefore takes none, and hands it on without looking at it.
     """
@@ -106,7 +97,7 @@ def _surroundings(parameters: bytes, digest: str, count: int) -> tuple[int, list
         b"unnoise": b"sketch",
         b"unnoise.version": str(VERSION).encode(),
         b"unnoise.parameters": parameters,
-        b"unnoise.digest": digest.encode(),
+        b"unnoise.digest": b"0" * 64,
     }
     schema = pa.schema([pa.field(COLUMN, pa.int64(), nullable=False)], metadata=metadata)
     untouched = pa.py_buffer(np.empty(count, dtype="<i8"))
@@ -114,8 +105,7 @@ def _surroundings(parameters: bytes, digest: str, count: int) -> tuple[int, list
     sink = _Sink()
     with pa.PythonFile(sink, "w") as file, pa.ipc.new_file(file, schema) as writer:
         writer.write_batch(pa.record_batch([column], schema=schema))
-    assert sink.body is not None, "Arrow writes the values of a column as one buffer"
-    return sink.body, sink.pieces
+    return read_frame(sink.read, sink.tell())
 
 
 class _Sink:
@@ -124,22 +114,29 @@ class _Sink:
     closed = False
 
     def __init__(self) -> None:
-        self.body: int | None = None
-        self.pieces: list[tuple[int, bytes]] = []
-        self._size = 0
+        self._sides: list[bytearray] = [bytearray(), bytearray()]
+        self._values = 0
 
     def write(self, data: Any) -> int:
-        """Take note of a piece; values come as an Arrow buffer, all else as bytes."""
+        """Take a piece; values come as an Arrow buffer, all else as bytes."""
         if isinstance(data, bytes):
-            self.pieces.append((self._size, data))
+            self._sides[self._values > 0] += data
         else:
-            self.body = self._size
-        self._size += len(data)
+            assert not self._values, "Arrow writes the values of a column as one buffer"
+            self._values = len(data)
         return len(data)
+
+    def read(self, position: int, length: int) -> bytes:
+        """Return bytes that stand before or after the values."""
+        head, tail = self._sides
+        if position + length <= len(head):
+            return bytes(head[position : position + length])
+        start = position - len(head) - self._values
+        return bytes(tail[start : start + length])
 
     def tell(self) -> int:
         """Return the position."""
-        return self._size
+        return len(self._sides[0]) + self._values + len(self._sides[1])
 
     def flush(self) -> None:
         """Do nothing."""

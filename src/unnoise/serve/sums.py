@@ -1,0 +1,116 @@
+"""Sums of the two servers: which were asked for, and asking for another, which costs ε.
+
+A sum is one release. Its sealed sketch (power 2) is kept like a report, under the sites that are in it; answers from it
+cost nothing more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from ..guard import new_identity
+from . import schema
+from .client import Client
+from .problems import Problem
+from .store import Store, now
+from .tasks import Task
+
+__all__ = ["ask_servers", "held", "sums_of"]
+
+
+def sums_of(store: Store, task: str) -> list[dict[str, Any]]:
+    """The sums of a task that were asked for and came, oldest first."""
+    table = schema.sums
+    with store.reading.connect() as connection:
+        rows = connection.execute(
+            sa.select(table).where(table.c.task == task, table.c.digest != "").order_by(table.c.asked, table.c.digest)
+        )
+        return [_plain(row) for row in rows]
+
+
+def held(servers: tuple[Client, Client], task: Task, period: str) -> dict[str, str]:
+    """Return report ids by site, of the reports that both servers hold."""
+    from .shares import HttpAdder
+
+    first, second = (HttpAdder(client, task.for_servers(period)).sites() for client in servers)
+    return {site: report for report, site in first.items() if second.get(report) == site}
+
+
+def ask_servers(
+    store: Store, servers: tuple[Client, Client], task: Task, period: str, sites: Sequence[str], who: object
+) -> dict[str, Any]:
+    """Ask both servers for the sum of these sites (all where none are named) and keep it; asked again, the same.
+
+    Which reports are in it is written down before anybody is asked, so that a collector that was killed asks for the
+    very same sum again, which the servers remember.
+    """
+    begun = _begin(store, servers, task, period, sites, who)
+    if begun["digest"]:
+        return begun
+    from ..protocols.shares import add_up
+    from .shares import HttpAdder
+
+    first, second = (HttpAdder(client, task.for_servers(period)) for client in servers)
+    sketch = add_up(task.for_servers(period), first, second, begun["reports"])
+    upload = store.incoming / new_identity().hex()
+    try:
+        sketch.save(upload)
+        with open(upload, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        store.take_file(upload, digest)
+    finally:
+        upload.unlink(missing_ok=True)
+    table = schema.sums
+    with store.engine.begin() as connection:
+        connection.execute(table.update().where(table.c.id == begun["id"], table.c.digest == "").values(digest=digest))
+    return _sum(store, begun["id"]) or begun
+
+
+def _begin(
+    store: Store, servers: tuple[Client, Client], task: Task, period: str, sites: Sequence[str], who: object
+) -> dict[str, Any]:
+    """Return the row of a sum, written down now or when it was asked for first."""
+    there = held(servers, task, period)
+    spent: list[str] = max(
+        (one["sites"] for one in sums_of(store, task.id) if one["period"] == period), key=len, default=[]
+    )
+    chosen = sorted(sites or there or spent)
+    key = hashlib.sha256(json.dumps([task.id, period, chosen]).encode()).hexdigest()
+    known = _sum(store, key)
+    if known is not None:
+        return known
+    missing = sorted(set(chosen) - set(there))
+    if missing:
+        raise Problem(
+            409, "missing",
+            f"both servers must hold a report of every site whose sums are not spent, got none of {', '.join(missing)}",
+        )  # fmt: skip
+    row = {
+        "id": key, "task": task.id, "period": period, "sites": json.dumps(chosen), "digest": "", "asked": now(),
+        "reports": json.dumps(sorted(there[site] for site in chosen)),
+    }  # fmt: skip
+    try:
+        with store.engine.begin() as connection:
+            connection.execute(schema.sums.insert().values(**row))
+        store.note(who, "asked for a sum", f"{task.id} {period} {', '.join(chosen)}"[:2000])
+    except IntegrityError:
+        pass  # another request asked the same just now
+    found = _sum(store, key)
+    assert found is not None
+    return found
+
+
+def _sum(store: Store, key: str) -> dict[str, Any] | None:
+    with store.reading.connect() as connection:
+        row = connection.execute(sa.select(schema.sums).where(schema.sums.c.id == key)).first()
+    return None if row is None else _plain(row)
+
+
+def _plain(row: Any) -> dict[str, Any]:
+    return {**row._mapping, "sites": json.loads(row.sites), "reports": json.loads(row.reports)}

@@ -1,0 +1,118 @@
+"""The collector's page in a real browser: answers, subsets, fresh reports without reload, phone, dark, keyboard."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import unnoise as un
+from browser_tools import complaints, keep, open_browser, set_screen
+from serve_tools import CELLS, running
+
+TASK = {
+    "epsilon": "2", "cells": CELLS, "item_types": ["int"], "every": "day", "noun": "user",
+    "title": "Autumn & <b>winter</b>",
+}  # fmt: skip
+NAMES = ["berlin", "oslo", "roma"]
+
+
+def send(server, admin, name: str, day: int, seed: int, folder) -> None:
+    sketch = un.Sketch.hashed(CELLS, epsilon=2, item_types=["int"])
+    sketch.update(np.random.default_rng(seed).integers(0, 1500, 1200))
+    sketch.save(folder / f"{name}-{day}.sketch")
+    with server.client(admin.make_token("site", name)) as client:
+        client.send("campaign", folder / f"{name}-{day}.sketch", period=f"2026-11-{day:02d}")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reports")
+    with running(tmp_path_factory.mktemp("collector") / "data") as made, made.client() as admin:
+        admin.make_task("campaign", **TASK)
+        for number, name in enumerate(NAMES):
+            for day in (1, 2):
+                if (name, day) != ("oslo", 2):
+                    send(made, admin, name, day, 10 * number + day, folder)
+        made.viewer, made.folder_of_reports = admin.make_token("viewer"), folder
+        yield made
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with open_browser(tmp_path_factory.mktemp("chromium")) as driver:
+        yield driver
+
+
+def enter(browser, server) -> None:
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    browser.get(f"{server.address}/login#{server.viewer}")
+    WebDriverWait(browser, 30).until(lambda b: b.title.startswith("Tasks"))
+    browser.get(f"{server.address}/view/campaign")
+    settled(browser, r"\d users")
+
+
+def settled(browser, headline: str, seconds: float = 60) -> str:
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    def found(b):
+        text = b.find_element("id", "headline").text
+        return text if re.search(headline, text) or "too noisy" in text.lower() else None
+
+    return str(WebDriverWait(browser, seconds).until(found))
+
+
+@pytest.mark.browser
+def test_the_page_answers_and_follows_the_sites(browser, server):
+    set_screen(browser)
+    enter(browser, server)
+    from selenium.webdriver.common.keys import Keys
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    everyone = settled(browser, r"\d users")
+    labels = [label.text for label in browser.find_elements("css selector", "#sites label")]
+    assert [label.split()[0] for label in labels] == NAMES
+    assert "1 missing" in labels[1], "the gap of a site is shown"
+    assert len(browser.find_elements("css selector", "#frequency tbody tr")) == 5
+    assert browser.find_element("tag name", "h1").text == TASK["title"], "text stays text"
+    box = browser.find_element("css selector", "#sites input[value=oslo]")
+    box.send_keys(Keys.SPACE)  # by the keyboard
+    WebDriverWait(browser, 60).until(lambda b: b.find_element("id", "headline").text != everyone)
+    assert "1 site, 1 report" in browser.find_element("id", "headline-range").text
+    assert "site=oslo" in browser.find_element("css selector", "[data-export=sketch]").get_attribute("href")
+    browser.find_element("id", "everyone").click()
+    WebDriverWait(browser, 60).until(lambda b: b.find_element("id", "headline").text == everyone)
+    asked = browser.execute_script("return performance.getEntriesByType('resource').map(e => e.name)")
+    assert asked
+    assert all(name.startswith(server.address) for name in asked), "no request leaves the server"
+    assert complaints(browser) == []
+
+
+@pytest.mark.browser
+def test_fresh_reports_appear_without_reload(browser, server):
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    set_screen(browser)
+    enter(browser, server)
+    browser.execute_script("window.stayed = true")
+    with server.client() as admin:
+        send(server, admin, "wien", 2, 77, server.folder_of_reports)
+    WebDriverWait(browser, 60).until(lambda b: "wien" in b.find_element("id", "sites").text)
+    assert browser.execute_script("return window.stayed"), "no reload"
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "light"), (1200, "dark")])
+def test_it_fits_every_screen(browser, server, width, scheme):
+    set_screen(browser, width=width, scheme=scheme)
+    enter(browser, server)
+    wide = browser.execute_script("return document.documentElement.scrollWidth")
+    assert wide <= width, "nothing is pushed off the screen"
+    unnamed = browser.execute_script(
+        "return [...document.querySelectorAll('input, button, a, figure, table')].filter("
+        "e => !(e.labels?.length || e.textContent.trim() || e.getAttribute('aria-labelledby'))).length"
+    )
+    assert unnamed == 0, "everything has a name for screen readers"
+    keep(browser, f"collector-{width}-{scheme}")

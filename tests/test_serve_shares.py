@@ -1,0 +1,106 @@
+"""Two servers over HTTP: shares in, sums out, nothing but what was asked for."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import numpy as np
+import pytest
+
+from serve_tools import CELLS, running
+from unnoise.protocols.shares import Site
+from unnoise.serve.client import RefusedError
+from unnoise.serve.tasks import Task
+
+TASK = {"epsilon": "1", "cells": CELLS, "item_types": ["int"], "way": "two-servers", "min_sites": 2, "noun": "user"}
+NAMES = ["berlin", "oslo", "roma"]
+
+
+@pytest.fixture
+def three(tmp_path):
+    """A seed server, a difference server and a collector that may ask both."""
+    with (
+        running(tmp_path / "seed", "--side", "seed") as seed,
+        running(tmp_path / "difference", "--side", "difference") as difference,
+    ):
+        servers = []
+        for server in (seed, difference):
+            with server.client() as admin:
+                servers.append({"url": server.address, "token": admin.make_token("collector")})
+                server.sites = {name: admin.make_token("site", name) for name in NAMES}
+        (tmp_path / "servers.json").write_text(json.dumps({"servers": servers}))
+        with running(tmp_path / "data", "--servers", str(tmp_path / "servers.json")) as collector:
+            with collector.client() as admin:
+                admin.make_task("reach", **TASK)
+            yield seed, difference, collector
+
+
+def items_of(name: str) -> np.ndarray:
+    return np.random.default_rng(NAMES.index(name)).integers(0, 2000, 2500)
+
+
+def report(task: Task, name: str, seed, difference, folder) -> None:
+    site = Site(task.for_servers("once"), name)
+    site.update(items_of(name))
+    shares = site.split()
+    for server, message in ((seed, shares.seed), (difference, shares.difference)):
+        (folder / "share").write_bytes(message)
+        with server.client(server.sites[name]) as client:
+            client.send_share(folder / "share")
+            client.send_share(folder / "share")  # again: no change
+
+
+def test_sums_are_answered_and_nothing_else(three, tmp_path):
+    seed, difference, collector = three
+    task = Task.from_dict({"id": "reach", **TASK})
+    with collector.client() as admin:
+        assert admin.reports("reach") == [], "asking makes the task known to both servers"
+        for name in NAMES:
+            report(task, name, seed, difference, tmp_path)
+        assert sorted(row["site"] for row in admin.reports("reach")) == NAMES
+        with pytest.raises(RefusedError, match="2 sites on, got 0"):
+            admin.collect("reach")
+        row = admin.ask_for_sum("reach")
+        assert row["sites"] == NAMES
+        answer = admin.collect("reach")
+        truth = len(set(np.concatenate([items_of(name) for name in NAMES])))
+        assert answer["power"] == "2", "two noises, whatever the number of sites"
+        assert answer["reach"]["low"] <= truth <= answer["reach"]["high"]
+        assert admin.ask_for_sum("reach")["digest"] == row["digest"], "asked again: the same bits"
+        with pytest.raises(RefusedError, match="sums"):
+            admin.ask_for_sum("reach", sites=["berlin", "oslo"])  # the reports' one sum is spent
+        with pytest.raises(RefusedError, match="was not"):
+            admin.collect("reach", sites=["berlin", "oslo"])
+    wiped = list((tmp_path / "seed" / "shares").glob("*/reports/*.share"))
+    assert wiped == [], "shares are gone when their sums are spent"
+
+
+def test_a_share_names_the_site_that_sends_it(three, tmp_path):
+    seed, _, collector = three
+    task = Task.from_dict({"id": "reach", **TASK})
+    with collector.client() as admin:
+        admin.reports("reach")
+    site = Site(task.for_servers("once"), "berlin")
+    (tmp_path / "share").write_bytes(site.split().seed)
+    with seed.client(seed.sites["oslo"]) as thief, pytest.raises(RefusedError, match="must name the site"):
+        thief.send_share(tmp_path / "share")
+    with seed.client(seed.sites["berlin"]) as honest:
+        assert honest.send_share(tmp_path / "share")["fresh"]
+        with pytest.raises(RefusedError, match="403"):
+            honest.raw("GET", f"/shares/{task.for_servers('once').id}/offer")
+
+
+def test_a_killed_server_gives_the_same_sum(three, tmp_path):
+    seed, difference, collector = three
+    task = Task.from_dict({"id": "reach", **TASK})
+    with collector.client() as admin:
+        admin.reports("reach")
+        for name in NAMES[:2]:
+            report(task, name, seed, difference, tmp_path)
+        first = admin.ask_for_sum("reach")["digest"]
+        for server in (seed, difference, collector):
+            server.stop(signal.SIGKILL)
+            server.start()
+        assert admin.ask_for_sum("reach", sites=NAMES[:2])["digest"] == first
+        assert admin.collect("reach")["reports"] == 1
