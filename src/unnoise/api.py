@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .answers.direct import DirectProfile
     from .answers.profile import Profile
     from .holding.release import Exactly, Unit
+    from .ledger import Ledger
 
 __all__ = ["direct", "profile", "release_and_answer"]
 
@@ -22,6 +23,7 @@ __all__ = ["direct", "profile", "release_and_answer"]
 def profile(
     items: Any, *, epsilon: Exact, counts: Any = None, person: Any = None, max_contributions: int | None = None,
     model: Literal["direct", "sketch"] | None = None, cells: int | None = None, method: str | None = None,
+    ledger: Ledger | None = None,
 ) -> Profile:  # fmt: skip
     """Return the private profile of the items: how many of them occurred exactly t times.
 
@@ -34,6 +36,7 @@ def profile(
     model : "direct" or "sketch"; direct unless ``cells`` or ``method`` are given
     cells : cells of the sketch, a power of two (2²⁰ unless given); about as many as there are distinct items
     method : estimator of the sketch, see :func:`reconstruct`
+    ledger : where the release is recorded, before it leaves
 
     Examples
     --------
@@ -48,28 +51,36 @@ def profile(
     if chosen == "direct":
         if given:
             raise InputError(f"{' and '.join(given)} must be left out for model='direct'")
-        return direct(items, epsilon=epsilon, counts=counts, person=person, max_contributions=max_contributions)
+        return direct(
+            items, epsilon=epsilon, counts=counts, person=person, max_contributions=max_contributions, ledger=ledger
+        )
+    unit = "occurrence" if person is None and max_contributions is None else "person"
+    if ledger is not None:
+        ledger.check(epsilon, unit)
     sketch = Sketch.hashed(2**20 if cells is None else cells, epsilon=epsilon, max_contributions=max_contributions)
     sketch.update(items, counts, person=person)
+    if ledger is not None:
+        ledger.write("profile", epsilon, unit)
     return reconstruct(sketch.release(), method=method or "auto")
 
 
 @overload
 def direct(
     items: Any, *, epsilon: Exact, counts: Any = None, person: Any = None, max_contributions: int | None = None,
+    ledger: Ledger | None = None,
 ) -> DirectProfile: ...  # fmt: skip
 
 
 @overload
 def direct(
     items: Any, *, epsilon: Exact, counts: Any = None, person: Any = None, max_contributions: int | None = None,
-    by: Any, groups: Sequence[str],
+    by: Any, groups: Sequence[str], ledger: Ledger | None = None,
 ) -> dict[str, DirectProfile]: ...  # fmt: skip
 
 
 def direct(
     items: Any, *, epsilon: Exact, counts: Any = None, person: Any = None, max_contributions: int | None = None,
-    by: Any = None, groups: Sequence[str] | None = None,
+    by: Any = None, groups: Sequence[str] | None = None, ledger: Ledger | None = None,
 ) -> DirectProfile | dict[str, DirectProfile]:  # fmt: skip
     """Return the private profile of the items, the noise put on the profile itself by whoever holds the rows.
 
@@ -87,6 +98,7 @@ def direct(
         needed where the items are the persons; without ``person`` it is the caller's promise
     by, groups : column (or its name) of the group of each row, and the names of all groups, declared because groups
         taken from the data would leak; rows of other groups are dropped
+    ledger : where the release is recorded, before it leaves
 
     Returns
     -------
@@ -102,7 +114,12 @@ def direct(
     >>> sorted(direct(visits, epsilon=1, person="user", by="day", groups=["a", "b"]))
     ['a', 'b']
     """
+    unit = "occurrence" if person is None and max_contributions is None else "person"
+    if ledger is not None:
+        ledger.check(epsilon, unit)
     profiles = _direct(items, epsilon, counts, person, max_contributions, by, groups)
+    if ledger is not None:
+        ledger.write("direct", epsilon, unit)
     return profiles[""] if groups is None else profiles
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ._options import as_epsilon, as_names
+from .ledger import open_charge
 
 if TYPE_CHECKING:
     from ..answers.direct import DirectProfile
@@ -21,12 +22,13 @@ def direct_profiles(request: Profiling) -> tuple[dict[str, DirectProfile], str]:
     from ._show import with_progress
     from ._sketches import _beside, _source, import_answers
 
-    request.check()
+    charge = open_charge(request, "direct")
     groups = None if request.groups is None else as_names(request.groups)
     unit = unit_of(True if request.persons_are_items else request.person, request.max_contributions)
     source, wanted = _source(request)
     with _beside(import_answers):
         batches = with_progress(source.batches(wanted), source.rows(), "reading")
         exact = count_exactly(held_rows(batches, persons_are_items=request.persons_are_items), unit, groups)
+    charge.write()
     profiles = release_and_answer(exact, unit, as_epsilon(request.epsilon))
     return profiles, next(iter(profiles.values())).guarantee

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import ConvergenceError, OverloadError
 from ._request import Profiling, Sketching, command
+from .ledger import open_charge
 
 if TYPE_CHECKING:
     from ..answers.profile import Profile
@@ -47,7 +48,9 @@ def _sketched(request: Profiling) -> tuple[Mapping[str, Profile], str]:
     """Answer through a sketch."""
     from ._sketches import import_answers, reconstruct_all, sketch_data
 
+    charge = open_charge(request, "profile")
     target = sketch_data(request, meanwhile=import_answers)
+    charge.write()
     sketches = target.sketches if hasattr(target, "sketches") else {"": target}
     try:
         return reconstruct_all(sketches, method=request.method, max_count=request.max_count), target.guarantee
@@ -82,7 +85,9 @@ def sketch(request: Sketching) -> None:
     from ._show import note
     from ._sketches import save_sketch, sketch_data
 
+    charge = open_charge(request, "sketch")
     target = sketch_data(request)
+    charge.write()
     save_sketch(target, request.output)
     if request.output != "-":
         note(f"{request.output}: {target.guarantee}")

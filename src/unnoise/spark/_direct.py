@@ -10,7 +10,7 @@ cell, so that tasks that run again choose the same ones.
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -34,8 +34,8 @@ __all__ = ["direct_profiles"]
 SKETCH_ONLY = ("kind", "cells", "levels", "domain", "rate", "hash_seed", "method")
 
 
-def direct_profiles(request: ProfileRequest) -> dict[Any, DirectProfile]:
-    """Run the query and answer for every group (None where there are none)."""
+def direct_profiles(request: ProfileRequest) -> list[DirectProfile]:
+    """Run the query and answer for every group, or for all rows where there are none."""
     from ..answers.direct import direct_profile
 
     defaults = {field.name: field.default for field in fields(ProfileRequest)}
@@ -52,8 +52,7 @@ def direct_profiles(request: ProfileRequest) -> dict[Any, DirectProfile]:
     names = [""] if groups is None else [str(i) for i in range(len(groups))]
     exact = _exact(_limited(table, unit), table, names)
     curves = release(exact, unit, request.epsilon or 0)
-    keys = [None] if groups is None else list(groups)
-    return {key: direct_profile(curves[name]) for key, name in zip(keys, names)}
+    return [direct_profile(curves[name]) for name in names]
 
 
 def _exact(rows: DataFrame, table: Columns, names: list[str]) -> dict[str, Exactly]:
