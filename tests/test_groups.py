@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unnoise.errors import FormatError, IncompatibleError, InputError, SealedError
-from unnoise.reading.groups import MANIFEST, GroupedSketch, is_group_set
+from unnoise.reading.groupfiles import MANIFEST
+from unnoise.reading.groups import GroupedSketch, is_group_set
 from unnoise.reading.source import Wanted, feed, open_source
 from unnoise.sketches.hashing import cells_of, hash_columns
 from unnoise.sketches.sketch import Sketch
@@ -149,9 +150,14 @@ def test_hostile_and_broken_sets(tmp_path):
     for change, expected in (
         ({"files": ["../../etc/passwd"]}, "plain names"),
         ({"files": []}, "one length"),
-        ({"version": 2}, "upgrade unnoise"),
+        ({"version": 3}, "upgrade unnoise"),
         ({"unnoise": "sketch"}, "another kind"),
-        ({"groups": ["A", "A"], "files": good["files"] * 2}, "distinct"),
+        ({"groups": ["A", "A"], "files": [*good["files"], "b.sketch"]}, "distinct"),
+            ({"files": good["files"] * 2, "groups": ["A", "B"]}, "different plain names"),
+            ({"generation": -1}, "generation must be a whole number"),
+            ({"digest": "0" * 64}, "its digest does not match"),
+            ({"groups": ["B"]}, "its digest does not match"),
+            ({"groups": [7]}, "groups must be texts"),
     ):
         manifest.write_text(json.dumps({**good, **change}))
         with pytest.raises(FormatError, match=expected):

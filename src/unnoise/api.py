@@ -102,12 +102,12 @@ def _direct(
     from .answers.direct import direct_profile
     from .holding.counting import count_exactly, rows_of
     from .holding.release import release
-    from .reading.groups import _checked_names
+    from .reading.groupfiles import check_names
 
     if (by is None) != (groups is None):
         raise InputError("by and groups go together: the groups are declared, not taken from the data")
     exact_positive("epsilon", epsilon)
-    names = None if groups is None else _checked_names(groups)
+    names = None if groups is None else check_names(groups)
     tables, unit = rows_of(items, counts, person, by, most)
     curves = release(count_exactly(tables, unit, names), unit, epsilon, for_tests=for_tests)
     return {name: direct_profile(curve) for name, curve in curves.items()}

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from ..replacing import write_whole
+from ..text import inert, inert_json, inert_markup
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,14 +44,14 @@ def screen(*, stderr: bool = False) -> Console:
 def note(text: str, *, always: bool = False) -> None:
     """Say something beside the result, to whoever sits in front of a terminal."""
     if always or sys.stderr.isatty():
-        print(text, file=sys.stderr)
+        print(inert(text), file=sys.stderr)
 
 
 def print_json(value: Any) -> None:
     """Print plain Python as JSON."""
     from ..answers.render import plain
 
-    sys.stdout.write(json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write(inert_json(json.dumps(plain(value), indent=2, ensure_ascii=False)) + "\n")
 
 
 def with_progress(batches: Iterable[Batch], total: int | None, label: str) -> Iterator[Batch]:
@@ -121,13 +122,7 @@ def write_output(text: str, path: str) -> None:
     if path == "-":
         sys.stdout.write(text)
         return
-    target = Path(path)
-    aside = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        aside.write_text(text, encoding="utf-8")
-        os.replace(aside, target)
-    finally:
-        aside.unlink(missing_ok=True)
+    write_whole(path, text)
 
 
 def print_profiles(profiles: Mapping[str, Profile], guarantee: str = "", *, as_json: bool = False) -> None:
@@ -206,5 +201,5 @@ def _print_groups(found: Mapping[str, Sheet], console: Console) -> None:
         for key in GROUPED:
             value, low, high = sensible(sheet.answers[key])
             cells.append(f"[bold]{value}[/bold] ({low}–{high})")
-        table.add_row(name, *cells)
+        table.add_row(inert_markup(name), *cells)
     console.print(table)

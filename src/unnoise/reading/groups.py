@@ -7,37 +7,30 @@ has a sketch of the same make, whether or not anything falls into it.
 (parallel composition). *One person* may be in every group, so with ``max_contributions`` the person's ε adds up over
 the groups, and :attr:`GroupedSketch.guarantee` says so.
 
-A set of files is a folder with one sketch file per group and ``groups.json``, which names them.
+:mod:`unnoise.reading.groupfiles` keeps a set on the disk.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import re
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..arrays import Int64
 from ..checks import check_unknown
-from ..errors import FormatError, IncompatibleError, InputError
+from ..errors import IncompatibleError, InputError
 from ..noise import tidy
 from ..noisy import NoisyCounts
 from ..sketches.inputs import Batch, _from_table, _table_of
 from ..sketches.sketch import Sketch
+from ..text import inert
+from .groupfiles import check_names, is_group_set, load_set, save_set
 
-__all__ = ["MANIFEST", "GroupedSketch", "is_group_set"]
+__all__ = ["GroupedSketch", "is_group_set"]
 
-MANIFEST = "groups.json"
-VERSION = 1
-MOST = 10_000
-"""Most groups in a set."""
 
 
 class GroupedSketch:
@@ -61,7 +54,7 @@ class GroupedSketch:
     """
 
     def __init__(self, groups: Sequence[str], make: Callable[[], Sketch], *, unknown: str = "error") -> None:
-        names = _checked_names(groups)
+        names = check_names(groups)
         self._sketches = {name: make() for name in names}
         self._unknown = check_unknown(unknown)
         self._require_alike()
@@ -112,7 +105,7 @@ class GroupedSketch:
         )
 
     def __repr__(self) -> str:
-        return f"GroupedSketch({', '.join(self.groups)}: {next(iter(self._sketches.values()))!r} each)"
+        return f"GroupedSketch({inert(', '.join(self.groups))}: {next(iter(self._sketches.values()))!r} each)"
 
     # ── taking items in ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -204,69 +197,10 @@ class GroupedSketch:
             sketch.merge(other._sketches[name])
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the set into a folder: written aside and moved into place, so it is there whole or not at all."""
-        target = Path(folder)
-        if target.exists() and not is_group_set(target):
-            raise InputError(f"{target} must be a new folder or a set of groups to replace, got something else")
-        aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-        try:
-            files = {name: f"{i:04d}-{_slug(name)}.sketch" for i, name in enumerate(self._sketches)}
-            for name, sketch in self._sketches.items():
-                sketch.save(aside / files[name])
-            manifest = {"unnoise": "groups", "version": VERSION, "groups": list(files), "files": list(files.values())}
-            (aside / MANIFEST).write_text(json.dumps(manifest, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-            os.chmod(aside, 0o755)
-            if target.exists():
-                shutil.rmtree(target)
-            os.rename(aside, target)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
+        """Write the set into a folder, which has the old set or the new one, whole, whatever happens."""
+        save_set(folder, self._sketches)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> GroupedSketch:
         """Return the sealed sketches of a set of files."""
-        path = Path(folder)
-        groups, files = _read_manifest(path / MANIFEST)
-        return cls._of({name: Sketch.load(path / file) for name, file in zip(groups, files)})
-
-
-def is_group_set(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a path is a folder written by :meth:`GroupedSketch.save`."""
-    return (Path(path) / MANIFEST).is_file()
-
-
-def _checked_names(groups: Sequence[str]) -> list[str]:
-    if isinstance(groups, str):
-        raise InputError(f"groups must be a list of names, got the text {groups!r}")
-    names = [str(name) for name in groups]
-    if not 1 <= len(names) <= MOST:
-        raise InputError(f"groups must be between 1 and {MOST:,} names, got {len(names)}")
-    if "" in names or len(set(names)) != len(names):
-        raise InputError(f"groups must be distinct and not empty, got {', '.join(names)}")
-    return names
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:40] or "group"
-
-
-def _read_manifest(path: Path) -> tuple[list[str], list[str]]:
-    """Return names and files, every type checked and every file inside the folder."""
-    try:
-        if path.stat().st_size > 1 << 24:
-            raise ValueError("too large")
-        values = json.loads(path.read_text(encoding="utf-8"))
-        groups, files = values["groups"], values["files"]
-        if values["unnoise"] != "groups" or not isinstance(values["version"], int):
-            raise ValueError("another kind of file")
-        if values["version"] > VERSION:
-            raise ValueError(f"its version is {values['version']}, this unnoise reads up to {VERSION}: upgrade unnoise")
-        if not isinstance(groups, list) or not isinstance(files, list) or len(groups) != len(files):
-            raise ValueError("groups and files must be lists of one length")
-        if not all(isinstance(f, str) and re.fullmatch(r"[A-Za-z0-9-]+\.sketch", f) for f in files):
-            raise ValueError("files must be plain names in the same folder")
-        return _checked_names(groups), files
-    except FileNotFoundError:
-        raise FormatError(f"{path.parent} is not a set of groups: no {MANIFEST} in it") from None
-    except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
-        raise FormatError(f"{path} is not a valid list of groups: {error}") from None
+        return cls._of(load_set(folder))

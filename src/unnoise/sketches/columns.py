@@ -13,7 +13,7 @@ from ..arrays import Int64
 from ..errors import InputError
 from .hashing import as_series
 
-__all__ = ["Raw", "from_any", "is_column"]
+__all__ = ["Raw", "from_any", "is_column", "validate"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,12 +184,27 @@ def _from_pandas(series: Any, name: str) -> Raw:
         raise InputError(f"{_allowed(name)}, got a column of mixed types") from None
 
 
+def validate(data: Any) -> None:
+    """Refuse Arrow data that are not what they say: an offset out of bounds would be followed out of memory.
+
+    Data of another process or library are not to be trusted; a look at all offsets and texts costs less than a tenth
+    of counting them.
+    """
+    import pyarrow as pa
+
+    try:
+        data.validate(full=True)
+    except (pa.ArrowInvalid, pa.ArrowIndexError):
+        raise InputError("Arrow data must be valid, got offsets, indices or text that are not") from None
+
+
 def _from_arrow(array: Any, name: str) -> Raw:
     import polars as pl
     import pyarrow as pa
 
     if not isinstance(array, pa.Array | pa.ChunkedArray):
         array = pa.array(array)
+    validate(array)
     kind = array.type
     if pa.types.is_dictionary(kind):
         kind = kind.value_type

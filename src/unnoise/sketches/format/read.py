@@ -29,7 +29,7 @@ from .filecells import PIECE, FileCells, raw_bytes, read_at
 from .flatbuffer import Frame, read_frame
 from .parameters import Stored, parse_parameters
 
-__all__ = ["RUN", "VERSION", "digest_of", "digest_of_runs", "each_run", "read_sketch"]
+__all__ = ["RUN", "VERSION", "digest_of", "digest_of_runs", "each_run", "read_sketch", "stored_digest"]
 
 VERSION = 2
 RUN = 1 << 20
@@ -74,6 +74,17 @@ def read_sketch(path: str | os.PathLike[str]) -> Stored:
         os.close(handle)
 
 
+def stored_digest(path: str | os.PathLike[str]) -> str:
+    """Return the digest that a sketch file carries, which tells its content; the cells are not read."""
+    name = os.fspath(path)
+    handle = _open(name)
+    try:
+        with _errors_of_the_file(name):
+            return _read_around(handle).metadata[b"unnoise.digest"].decode("ascii")
+    finally:
+        os.close(handle)
+
+
 def _open(name: str) -> int:
     """Open a regular file: nothing that blocks, like a pipe, and no device."""
     try:
@@ -95,7 +106,9 @@ def _errors_of_the_file(name: str) -> Iterator[None]:
         raise FormatError(f"{name} is not a valid sketch file: {error}") from None
 
 
-def _read(handle: int, name: str) -> Stored:
+def _read_around(handle: int) -> Frame:
+    """Return what stands around the cells."""
+
     def read(position: int, length: int) -> bytes:
         if position < 0 or length < 0 or position + length > size:
             raise FormatError("it must hold all its bytes: truncated")
@@ -104,7 +117,12 @@ def _read(handle: int, name: str) -> Stored:
         return bytes(memory)
 
     size = os.fstat(handle).st_size
-    frame = read_frame(read, size)
+    return read_frame(read, size)
+
+
+def _read(handle: int, name: str) -> Stored:
+    """Return what the file holds, verified."""
+    frame = _read_around(handle)
     version, parameters = _version(frame), frame.metadata.get(b"unnoise.parameters", b"")
     public = parse_parameters(parameters, version)
     if public["layout"].cells != frame.rows:

@@ -1,7 +1,6 @@
-"""Write sketch files, atomically and in one pass over the cells.
+"""Write sketch files, atomically (:mod:`unnoise.replacing`) and in one pass over the cells.
 
-A temporary file beside the target, fsync, rename, fsync of the directory: whatever happens, the old or the new file is
-there, whole. The cells go out run by run on all processors, each run added up (where the cells are a sum), digested
+The cells go out run by run on all processors, each run added up (where the cells are a sum), digested
 and written while it is in the cache; nothing as long as the cells is held. What Arrow puts around them is written
 last, because it holds the digest.
 """
@@ -15,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ..._sampler import _system_stream as system_stream
 from ...arrays import Int64
 from ...errors import InputError
+from ...replacing import replacing
 from .filecells import PIECE, FileCells, add_up, raw_bytes
 from .flatbuffer import COLUMN, MOST_PARAMETERS, Frame, read_frame
 from .parameters import Stored, parameters_of
@@ -53,34 +52,13 @@ def write_sketch(
     path: str | os.PathLike[str], stored: Stored, others: tuple[Int64 | FileCells, ...] = ()
 ) -> None:
     """Replace the file at ``path`` atomically; ``others`` are added to the cells on the way."""
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{system_stream().bits(64):016x}.tmp")
     frame = _frame(require_storable(stored), stored.cells.size)
-    try:
-        _write(temporary, frame, (stored.cells, *others))
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    handle = os.open(target.absolute().parent, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _write(path: Path, frame: Frame, parts: tuple[Int64 | FileCells, ...]) -> None:
-    """Write a new file and wait until it is on the disk."""
     start = len(frame.head)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
-    try:
-        digests = each_run(frame.rows, _Writer(handle, start, parts).write)
+    with replacing(path) as handle:
+        digests = each_run(frame.rows, _Writer(handle, start, (stored.cells, *others)).write)
         head, tail = frame.with_digest(digest_of(frame, digests))
         _write_at(handle, head, 0)
         _write_at(handle, tail, start + 8 * frame.rows)
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 class _Writer:
