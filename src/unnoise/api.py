@@ -13,11 +13,15 @@ from .sketches.sketch import Sketch
 if TYPE_CHECKING:
     from .answers.direct import DirectProfile
     from .answers.profile import Profile
+    from .ledger import Ledger
 
 __all__ = ["direct", "profile"]
 
 
-def profile(items: Any, *, epsilon: Exact, counts: Any = None, cells: int = 2**20, method: str = "auto") -> Profile:
+def profile(
+    items: Any, *, epsilon: Exact, counts: Any = None, cells: int = 2**20, method: str = "auto",
+    ledger: Ledger | None = None,
+) -> Profile:  # fmt: skip
     """Return the private profile of the items: how many of them occurred exactly t times.
 
     The items go into a hashed sketch, which is released and reconstructed; nothing else leaves this call. ε is for one
@@ -30,6 +34,7 @@ def profile(items: Any, *, epsilon: Exact, counts: Any = None, cells: int = 2**2
     counts : occurrences of each item; one each when not given
     cells : number of cells, a power of two; about as many as there are distinct items is a good choice
     method : estimator, see :func:`reconstruct`
+    ledger : where the release is recorded, before it leaves
 
     Examples
     --------
@@ -37,27 +42,32 @@ def profile(items: Any, *, epsilon: Exact, counts: Any = None, cells: int = 2**2
     >>> 0 <= float(p.distinct) < 200
     True
     """
+    if ledger is not None:
+        ledger.check(epsilon, "occurrence")
     sketch = Sketch.hashed(cells, epsilon=epsilon)
     sketch.update(items, counts)
+    if ledger is not None:
+        ledger.write("profile", epsilon, "occurrence")
     return reconstruct(sketch.release(), method=method)
 
 
 @overload
 def direct(
     items: Any, *, epsilon: Exact, counts: Any = None, person: Any = None, max_contributions: int | None = None,
+    ledger: Ledger | None = None,
 ) -> DirectProfile: ...  # fmt: skip
 
 
 @overload
 def direct(
     items: Any, *, epsilon: Exact, counts: Any = None, person: Any = None, max_contributions: int | None = None,
-    by: Any, groups: Sequence[str],
+    by: Any, groups: Sequence[str], ledger: Ledger | None = None,
 ) -> dict[str, DirectProfile]: ...  # fmt: skip
 
 
 def direct(
     items: Any, *, epsilon: Exact, counts: Any = None, person: Any = None, max_contributions: int | None = None,
-    by: Any = None, groups: Sequence[str] | None = None,
+    by: Any = None, groups: Sequence[str] | None = None, ledger: Ledger | None = None,
 ) -> DirectProfile | dict[str, DirectProfile]:  # fmt: skip
     """Return the private profile of the items, the noise put on the profile itself by whoever holds the rows.
 
@@ -75,6 +85,7 @@ def direct(
         needed where the items are the persons; without ``person`` it is the caller's promise
     by, groups : column (or its name) of the group of each row, and the names of all groups, declared because groups
         taken from the data would leak; rows of other groups are dropped
+    ledger : where the release is recorded, before it leaves
 
     Returns
     -------
@@ -90,7 +101,12 @@ def direct(
     >>> sorted(direct(visits, epsilon=1, person="user", by="day", groups=["a", "b"]))
     ['a', 'b']
     """
+    unit = "occurrence" if person is None and max_contributions is None else "person"
+    if ledger is not None:
+        ledger.check(epsilon, unit)
     profiles = _direct(items, epsilon, counts, person, max_contributions, by, groups)
+    if ledger is not None:
+        ledger.write("direct", epsilon, unit)
     return profiles[""] if groups is None else profiles
 
 

@@ -54,6 +54,7 @@ class Data:
     no_header: opt.NoHeader = False
     delimiter: opt.Delimiter = None
     quote: opt.Quote = '"'
+    twice: opt.Twice = False
 
     @property
     def dialect(self) -> dict[str, Any]:
@@ -63,7 +64,8 @@ class Data:
     @property
     def read_as(self) -> dict[str, Any]:
         """The same, with what ``--freq-count`` and ``--sql`` add to it."""
-        return {**self.dialect, "sql": self.sql, **({"format": "freqcount"} if self.freq_count else {})}
+        kind = {"format": "freqcount"} if self.freq_count else {}
+        return {**self.dialect, "sql": self.sql, "twice": self.twice, **kind}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +84,9 @@ class Counting(Data):
     domain: opt.Domain = None
     rate: opt.Rate = None
     hash_seed: opt.HashSeed = 0
+    ledger: opt.LedgerFile = None
+    dataset: opt.Dataset = None
+    limit: opt.Limit = None
 
     def check(self) -> None:
         """Refuse combinations that make no sense, before anything is read."""

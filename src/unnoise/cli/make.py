@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..errors import ConvergenceError, OverloadError
 from ._request import Profiling, Sketching, command
+from .ledger import open_charge
 
 __all__ = ["profile", "sketch"]
 
@@ -25,7 +26,9 @@ def profile(request: Profiling) -> None:
     from ._show import print_profiles
     from ._sketches import import_answers, reconstruct_all, sketch_data
 
+    charge = open_charge(request, "profile")
     target = sketch_data(request, meanwhile=import_answers)
+    charge.write()
     sketches = target.sketches if hasattr(target, "sketches") else {"": target}
     try:
         profiles = reconstruct_all(sketches, method=request.method, max_count=request.max_count)
@@ -64,7 +67,9 @@ def sketch(request: Sketching) -> None:
     from ._show import note
     from ._sketches import save_sketch, sketch_data
 
+    charge = open_charge(request, "sketch")
     target = sketch_data(request)
+    charge.write()
     save_sketch(target, request.output)
     if request.output != "-":
         note(f"{request.output}: {target.guarantee}")

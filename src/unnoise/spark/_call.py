@@ -27,6 +27,8 @@ from ._tasks import Sample, Work
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from ..ledger import Ledger
+
 __all__ = ["Call", "ProfileRequest", "Request", "asked_as", "prepare"]
 
 BROADCAST = 1 << 20
@@ -82,6 +84,12 @@ class Request:
     person: str | Column | None = None
     max_contributions: int | None = None
     unknown: str = "error"
+    ledger: Ledger | None = None
+
+    @property
+    def spending(self) -> tuple[Exact | None, str]:
+        """ε of this release, and the unit it is for: all groups together keep the ε of one."""
+        return self.epsilon, "occurrence" if self.max_contributions is None else "person"
 
 
 @dataclass(frozen=True)
