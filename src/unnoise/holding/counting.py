@@ -22,7 +22,7 @@ from ..curve import TOP
 from ..errors import InputError
 from ..sketches.columns import is_column
 from ..sketches.hashing import as_series
-from ..sketches.inputs import Batch, _duckdb_reader, _from_table, _refuse_scalars, _table_of
+from ..sketches.inputs import Rows, _duckdb_reader, _refuse_scalars, _table_of, clean_rows
 from ..sketches.persons import limit_contributions
 from .release import Exactly, Unit
 
@@ -62,7 +62,7 @@ def rows_of(
         raise InputError("items must have at least one column besides person, group and counts")
     unit = unit_of(person, most)
     times = table.get(counts) if isinstance(counts, str) and counts in table else counts
-    batch = _from_table({**columns, **{f"\0{role}": column for role, column in beside.items()}}, times, None)
+    batch = clean_rows({**columns, **{f"\0{role}": column for role, column in beside.items()}}, times)
     return [_frame(batch, list(beside))], unit
 
 
@@ -97,7 +97,7 @@ def _whole_table(items: Any) -> dict[str, Any]:
     raise InputError(f"items must be a collection of integers, strings or tuples, got {type(items).__name__}")
 
 
-def _frame(batch: Batch, beside: Sequence[str]) -> pl.DataFrame:
+def _frame(batch: Rows, beside: Sequence[str]) -> pl.DataFrame:
     """Turn a batch into a table whose last columns are ``beside``."""
     import polars as pl
 

@@ -111,9 +111,9 @@ def _recorded(request: Request, run: Callable[[], list[Result]]) -> list[Result]
 
 def _sketches(call: Call) -> list[Sketch]:
     """Run the job and return the sketch of each group: every noise vector new, so with an identity of its own."""
+    from ..guard import new_identity
     from ..layout import Account
     from ..sketches.format.parameters import Stored, fresh_labels
-    from ..sketches.guards import new_identity
     from ..sketches.sketch import Sketch
     from ._job import collect_counts
 
@@ -126,8 +126,7 @@ def _sketches(call: Call) -> list[Sketch]:
         cells = np.concatenate(parts[i : i + call.layout.levels]) if call.layout.levels > 1 else parts[i]
         identities, labels = frozenset([new_identity()]), fresh_labels(None, call.layout)
         stored = Stored(cells, call.work.noise, call.layout, account, identities, labels)
-        sketches.append(Sketch._from_stored(stored))
-        sketches[-1]._label = call.label
+        sketches.append(Sketch.from_public(stored, label=call.label))
     return sketches
 
 
