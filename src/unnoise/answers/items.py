@@ -80,7 +80,7 @@ def positive_limits(value: Floats, stderr: Floats, level: float) -> tuple[Floats
 
     >>> low, high = positive_limits(np.array([100.0, 1.0]), np.array([1.0, 2.0]), 0.95)
     >>> low.round(1), high.round(1)
-    (array([98., 0.]), array([102. , 12. ]))
+    (array([98.,  0.]), array([102.,  12.]))
     """
     z = float(ndtri((1 + level) / 2))
     safe = np.maximum(value, 1e-300)
@@ -178,7 +178,8 @@ class ItemProfile(Profile):
         blocks, hidden = self.law.posterior.channel.blocks, np.sqrt(self.law.posterior.hidden)
         at = np.minimum(np.searchsorted(blocks.stop[: blocks.covered], lo, side="right"), blocks.covered - 1)
         noise = np.where(lo <= self.law.top, hidden[at], 0.0)
-        return np.asarray(noise * np.exp(-0.5 * (mean / np.maximum(noise, 1e-300)) ** 2))
+        many = np.minimum(mean / np.maximum(noise, 1e-9), 40.0)
+        return np.asarray(noise * np.exp(-0.5 * many**2))
 
     def _band_variance(self, lo: Int64, hi: Int64) -> Floats:
         """Variance of the number of items in each band: by the blocks up to the last row, by the tail above it."""
