@@ -15,9 +15,9 @@ import math
 import numpy as np
 
 from unnoise import DiscreteLaplace
-from unnoise.answers.plan import draw_noisy_profile, errors
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.answers.shapes import shaped
+from unnoise.answers.simulate import draw_noisy_profile, errors
 from unnoise.spark._job import task_count
 from unnoise.spark._tasks import RANGE
 

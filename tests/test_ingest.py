@@ -184,7 +184,6 @@ FAULTS = {
     "utf8": (b"x,y\na,1\nb,2\n\xff,3\n", "row 3: not UTF-8 (byte 0xff); convert"),
     "quote": (b'x,y\na,1\n"b,2\nc,3\n', "row 2 (line 3): a quote is opened and never closed"),
     "empty": (b"", "the file is empty"),
-    "header": (b"x,y\n", "there must be at least one row, got none"),
 }
 
 
@@ -201,6 +200,14 @@ def test_bad_csv_is_named(tmp_path, name):
 @pytest.mark.parametrize("content", [v[0] for k, v in FAULTS.items() if k != "quote"])
 def test_bad_csv_on_standard_input(content):
     assert "standard input" in fault(lambda: list(open_source(["-"], stream=io.BytesIO(content)).batches(X)))
+
+
+def test_no_rows_are_rows_too(tmp_path):
+    """Whether there is a row must not be told by an error; a file without its header names no columns, though."""
+    (tmp_path / "none.csv").write_text("x,y\n")
+    assert items(open_source([tmp_path / "none.csv"]).batches(X)) == []
+    assert items(open_source(["-"], stream=io.BytesIO(b"x,y\n")).batches(X)) == []
+    assert items(open_source(["-"], header=False, stream=io.BytesIO(b"")).batches(X)) == []
 
 
 def test_bad_json_is_named(tmp_path):

@@ -19,9 +19,9 @@ from ..errors import InputError, UnnoiseError
 from ..estimators.methods import METHODS, check_method
 from ..noise import DiscreteLaplace, Exact
 from ..noisy import NoisyProfile, tally
-from .plan import draw_noisy_profile, errors
 from .profile import Profile
 from .reconstruct import reconstruct
+from .simulate import draw_noisy_profile, errors
 
 __all__ = ["Comparison", "Result", "compare"]
 

@@ -6,24 +6,33 @@ The domain of a hashed sketch has no end, so shares are shares of the N items th
 
 Where answers come from (:mod:`unnoise.estimators.collisions` has the mathematics):
 
-* numbers of items up to the dense end of the grid: the unpenalised one-step estimate θ̂ with covariance J⁻¹ from
-  the likelihood of all levels used, less Σ b_t²·N_t because the items of this data set are fixed (delta method);
-* numbers of items above: the plain power-series logarithm and its own delta method;
-* ``total``: the sum of all cells, exactly unbiased whatever collides. The profile is calibrated to it, so that
-  ``total`` is Σ t·counts[t]: N_t becomes N_t·(1 + c·t), the least change in units of N_t's own Poisson variance that
-  reaches that sum [1]_; it falls on the few large items, whose number is what the sum knows better;
-* Σ g(h): the fitted blocks for counts up to the grid's top, and sampling plus noise for the items above it.
+* numbers of items, and sums of g over them: the posterior of the averaged models. An answer b is a sum over blocks of
+  counts with the variance bᵀ·C·b, C the covariance of the items that are there given the cells;
+* quantiles: the same of the items above t less their share of all items, since their number is uncertain too [2]_;
+* items above the last row: one by one, with the power-series logarithm for those that share a cell;
+* ``total``: the sum of all cells, exactly unbiased whatever collides, but never below 0. The profile is calibrated to
+  it, so that ``total`` is Σ t·counts[t]: N_t becomes N_t·(1 + c·t), the least change in units of N_t's own Poisson
+  variance that reaches that sum [1]_; it falls on the few large items, whose number is what the sum knows better.
 
-Limits come from Feldman and Cousins' construction for a number that cannot be negative. Where only a share P of
-the items was seen, the variance is never below that of a few unseen items: 3.6·(1/P)(1/P − 1).
+An interval reaches from the value as far as a normal and a log-normal variable of this variance would, whichever is
+further: the same where the error is small, and honest about numbers that cannot be negative where it is not. At or
+above k there are never more items than at or above k − 1, and never more than a k-th of all occurrences: limits obey
+both. Where only a share P of the items was seen, the variance is never below that of a few unseen items:
+3.6·(1/P)(1/P − 1).
+
+``data_share`` is the variance stated over that which the cells alone would give, without a walk to join the counts: 1
+where the model adds nothing, near 0 where the answer is the model's. Where even the model leaves the number open
+within a factor of four it is marked: too noisy to tell.
 
 .. [1] J.-C. Deville, C.-E. Särndal, "Calibration estimators in survey sampling", JASA 87 (1992) 376.
+.. [2] E. C. Fieller, "Some problems in interval estimation", JRSS B 16 (1954) 175.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -34,20 +43,18 @@ from scipy.special import ndtri
 
 from ..arrays import Floats, Int64
 from ..errors import InputError
+from ..estimators._fit import Notice
+from ..estimators._fourier import FAR
 from ..estimators.collisions import ItemLaw, collisions, decompound
-from ..estimators.linear import Function, functional
+from ..estimators.linear import Function
 from ..estimators.methods import METHODS, estimate_law
 from ..noisy import NoisyProfile
-from .bands import NO_END, Limits, bounded_normal
-from .estimate import Estimate
+from .bands import NO_END, Limits
+from .estimate import TOO_NOISY, Estimate, number
 from .profile import Answers, Profile
 from .sums import sum_limits, xlogx
 
 __all__ = ["ItemProfile", "item_profile"]
-
-
-WITHOUT_END = 1e300
-"""Largest number of items that a limit could be, for limits that only know they are ≥ 0."""
 
 UNSEEN = 3.6
 """(1.9)²: a limit of 1.96·1.9 ≈ 3.7 items seen covers what 95 % of Poisson variables of mean 3.7 do."""
@@ -62,7 +69,27 @@ KEPT = 0.5
 """Share of its items that calibration leaves to every count."""
 
 HIGH_LOAD = 2.0
-"""Load above which the diagnostics carry a warning."""
+"""Load above which a notice is given."""
+
+MOSTLY_MODEL = 0.25
+"""Share of data below which a notice is given: the model has halved the error, or more."""
+
+OPEN = 4.0
+"""An interval of a number whose ends are this factor apart is marked."""
+
+
+def positive_limits(value: Floats, stderr: Floats, level: float) -> tuple[Floats, Floats]:
+    """Return limits for a number ≥ 0: those of a normal or of a log-normal variable, whichever is further.
+
+    >>> low, high = positive_limits(np.array([100.0, 1.0]), np.array([1.0, 2.0]), 0.95)
+    >>> low.round(1), high.round(1)
+    (array([98., 0.]), array([102. , 12. ]))
+    """
+    z = float(ndtri((1 + level) / 2))
+    safe = np.maximum(value, 1e-300)
+    spread = z * np.sqrt(np.log1p(np.minimum(stderr / safe, 1e6) ** 2))
+    low = np.minimum(value * np.exp(-spread), np.maximum(value - z * stderr, 0.0))
+    return low, np.maximum(value * np.exp(np.minimum(spread, 700)), value + z * stderr)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -94,10 +121,108 @@ class ItemProfile(Profile):
 
     @cached_property
     def law(self) -> ItemLaw:
-        """The likelihood fit that the intervals are made from."""
-        return self.given_law or collisions(self.noisy)
+        """The posterior that the intervals are made from."""
+        return self.given_law or collisions(self.noisy, max_count=self.max_count)
+
+    # ---------------------------------------------------------------- variances
+
+    def _shares(self, lo: Int64, hi: Int64) -> Floats:
+        """Share of each block (across) that lies in lo..hi (down); items above the last row only in open bands."""
+        blocks = self.law.posterior.channel.blocks
+        last = np.minimum(blocks.stop - 1, FAR)
+        inside = np.minimum(hi[:, None], last) - np.maximum(lo[:, None], blocks.first) + 1
+        share = np.maximum(inside, 0) / blocks.widths
+        return np.asarray(np.where(blocks.first >= FAR, (hi >= NO_END)[:, None] * 1.0, share))
+
+    def _variance(self, weights: Floats, covariance: Floats | None = None) -> Floats:
+        """bᵀCb for each row b, and the scatter of items within the blocks that it cuts."""
+        found = self.law.posterior
+        covariance = found.covariance if covariance is None else covariance
+        plain = np.einsum("ij,ij->i", weights @ covariance, weights)
+        blocks = found.channel.blocks
+        cut = np.where(blocks.widths > 1, np.abs(weights) * (1 - np.abs(weights)), 0.0).clip(0)
+        return np.asarray(np.maximum(plain, 0) + cut @ found.mean)
+
+    def _data_share(self, weights: Floats) -> float:
+        """The variance stated over that of the cells alone."""
+        stated = float(self._variance(weights[None])[0])
+        alone = float(self._variance(weights[None], self.law.posterior.vague)[0])
+        return min(1.0, stated / alone) if alone > 0 else 1.0
+
+    @property
+    def _unseen(self) -> float:
+        """Variance of a few items that none of the cells used may have seen."""
+        share = self.law.share
+        return UNSEEN * (1 / share) * (1 / share - 1)
 
     # ---------------------------------------------------------------- numbers of items
+
+    def _bands(self, lo: Int64, hi: Int64, level: float) -> Limits:
+        lo, hi = np.maximum(lo, 1), np.asarray(hi)
+        estimate = self._band_values(lo, hi)
+        stderr = np.sqrt(self._band_variance(lo, hi))
+        low, high = positive_limits(estimate, stderr, level)
+        low, high = self._within_curve(lo, hi, low, high, level)
+        empty = (hi < lo) | (lo > (FAR if self.max_count is None else self.max_count))
+        return Limits(*(np.where(empty, 0.0, column) for column in (estimate, stderr, low, high)))
+
+    def _band_variance(self, lo: Int64, hi: Int64) -> Floats:
+        """Variance of the number of items in each band: by the blocks up to the last row, by the tail above it."""
+        variance = self._variance(self._shares(lo, hi)) + self._unseen
+        tail, top = self.law.tail, self.law.top
+        if tail is None:
+            return variance
+        for k in (lo, np.where(hi < NO_END, hi + 1, lo)):
+            beyond = (k > top) & (hi >= lo)
+            if beyond.any():
+                variance[beyond] += np.maximum(tail.at_least(k[beyond])[1], 0)
+        single = (hi == lo) & (lo > top)
+        if single.any():
+            variance[single] = np.maximum(tail.entries(lo[single])[1], 0) + 1 + self._unseen  # one item more or less
+        return variance
+
+    def _within_curve(
+        self, lo: Int64, hi: Int64, low: Floats, high: Floats, level: float
+    ) -> tuple[Floats, Floats]:
+        """Keep limits within those of "at or above": falling, and never more than a k-th of all occurrences."""
+        curve_low, curve_high = self._curve(level)
+        at = np.minimum(lo, curve_low.size) - 1
+        high = np.minimum(np.minimum(high, curve_high[at]), self._most(level) / lo)
+        open_above = (hi >= NO_END) & (lo <= curve_low.size)
+        low = np.where(open_above, curve_low[at], np.minimum(low, curve_low[at]))
+        return np.minimum(low, high), high
+
+    def _curve(self, level: float) -> tuple[Floats, Floats]:
+        """Limits of the number of items at or above k = 1..top, non-increasing in k."""
+        if level not in self._known_curves:
+            k = np.arange(1, self.law.top + 1)
+            value = self._band_values(k, np.full_like(k, NO_END))
+            low, high = positive_limits(value, np.sqrt(self._curve_variance), level)
+            low = np.maximum.accumulate(low[::-1])[::-1]
+            self._known_curves[level] = low, np.maximum(np.minimum.accumulate(high), value)
+        return self._known_curves[level]
+
+    @cached_property
+    def _curve_variance(self) -> Floats:
+        k = np.arange(1, self.law.top + 1)
+        return self._variance(self._shares(k, np.full_like(k, NO_END))) + self._unseen
+
+    @cached_property
+    def _known_curves(self) -> dict[float, tuple[Floats, Floats]]:
+        """What :meth:`_curve` has found, by level."""
+        return {}
+
+    def _most(self, level: float) -> float:
+        """Upper limit of all occurrences, surer than ``level``: no more than a k-th as many items occur k times."""
+        if level not in self._known_most:
+            surer = 1 - (1 - level) * SURER
+            self._known_most[level] = max(self._total(surer).high, 0.0)
+        return self._known_most[level]
+
+    @cached_property
+    def _known_most(self) -> dict[float, float]:
+        """What :meth:`_most` has found, by level: a table asks for it dozens of times."""
+        return {}
 
     def _answers(self, lo: Int64, hi: Int64, level: float, unit: float) -> Answers:
         """Bands with their values; as shares of the items they stay between 0 and 1."""
@@ -109,135 +234,73 @@ class ItemProfile(Profile):
         value, stderr, low, high = super()._answers(lo, hi, level, unit)
         return Answers(value, stderr, low.clip(max=1), high.clip(max=1))
 
-    @cached_property
-    def _head(self) -> tuple[Floats, Floats, Floats]:
-        """Return at_least(k) for k = 1..dense + 1: unbiased estimates, fitted numbers, Poisson covariance."""
-        fit = self.law.fit
-        rows = (fit.grid.starts[None, :] >= np.arange(1, fit.grid.dense + 2)[:, None]).astype(float)
-        rows[:, -1] = 1.0
-        return rows @ fit.centre, rows @ fit.items, rows @ fit.covariance @ rows.T
-
-    def _bands(self, lo: Int64, hi: Int64, level: float) -> Limits:
-        lo, hi = np.maximum(lo, 1), np.asarray(hi)
-        dense = self.law.fit.grid.dense
-        estimate, variance, unseen = np.zeros(lo.size), np.zeros(lo.size), np.zeros(lo.size)
-        inside = (lo <= dense) & ((hi <= dense) | (hi >= NO_END))
-        for where, answer in (
-            (inside, self._head_bands), ((lo <= dense) & ~inside, self._crossing_bands),
-            (lo > dense, self._tail_bands),
-        ):
-            if where.any():
-                estimate[where], variance[where], unseen[where] = answer(lo[where], hi[where])
-        stderr = np.sqrt(variance.clip(0) + unseen)
-        low, high = bounded_normal(estimate, stderr, WITHOUT_END, level)
-        high = np.minimum(high, self._most(level) / lo)
-        low = np.minimum(low, high)
-        empty = hi < lo
-        return Limits(*(np.where(empty, 0.0, column) for column in (estimate, stderr, low, high)))
-
-    def _most(self, level: float) -> float:
-        """Upper limit of all occurrences, surer than ``level``: no more than a k-th as many items occur k times."""
-        if level not in self._known_most:
-            surer = 1 - (1 - level) * SURER
-            limit = sum_limits(self.noisy, _identity, surer, items=self.cells)[3]
-            self._known_most[level] = max(0.0, float(limit))
-        return self._known_most[level]
-
-    @cached_property
-    def _known_most(self) -> dict[float, float]:
-        """What :meth:`_most` has found, by level: a quantile asks for it dozens of times."""
-        return {}
-
-    def _head_bands(self, lo: Int64, hi: Int64) -> tuple[Floats, Floats, Floats]:
-        """Bands within the dense head, or open above."""
-        centre, fitted, covariance = self._head
-        first = lo - 1
-        closed = hi < NO_END
-        last = np.where(closed, np.minimum(hi, lo.max(initial=1) + centre.size), 0)
-        last = np.minimum(last, centre.size - 1)
-        estimate = centre[first] - np.where(closed, centre[last], 0.0)
-        number = fitted[first] - np.where(closed, fitted[last], 0.0)
-        both = covariance[last, last] - 2 * covariance[first, last]
-        variance = covariance[first, first] + np.where(closed, both, 0.0)
-        return estimate, variance - number, np.full(lo.size, self._unseen(self.law.share))
-
-    def _crossing_bands(self, lo: Int64, hi: Int64) -> tuple[Floats, Floats, Floats]:
-        """Bands from the head into the tail: a difference, whose two errors are taken as independent."""
-        upper = self._head_bands(lo, np.full_like(lo, NO_END))
-        lower = self._tail_bands(hi + 1, np.full_like(lo, NO_END))
-        return upper[0] - lower[0], upper[1] + lower[1], upper[2] + lower[2]
-
-    def _tail_bands(self, lo: Int64, hi: Int64) -> tuple[Floats, Floats, Floats]:
-        tail = self.law.tail
-        estimate, variance, share = tail.at_least(lo)
-        unseen = self._unseen(share)
-        closed = hi < NO_END
-        if closed.any():
-            minus, more, _ = tail.at_least(np.where(closed, hi + 1, NO_END - 1))
-            estimate = estimate - np.where(closed, minus, 0.0)
-            variance = variance + np.where(closed, more, 0.0)
-        single = hi == lo
-        if single.any():
-            entry, spread, share = tail.entries(lo)
-            estimate = np.where(single, entry, estimate)
-            variance = np.where(single, spread, variance)
-            unseen = np.where(single, self._unseen(share) + tail.per_item, unseen)
-        return estimate, variance, unseen
+    def _band(self, lo: int, hi: int, level: float, unit: float) -> Estimate:
+        answer = self._answers(np.array([lo]), np.array([hi]), level, unit)
+        value, stderr, low, high = (float(column[0]) for column in answer)
+        weights = self._shares(np.array([max(lo, 1)]), np.array([hi]))[0]
+        return self._estimate(
+            (value, stderr, low, high), level, lambda other: self._band(lo, hi, other, unit),
+            self._data_share(weights) if lo <= self.law.top else 1.0,
+        )
 
     @staticmethod
-    def _unseen(share: Any) -> Any:
-        """Variance of a few items that none of the cells used may have seen."""
-        return UNSEEN * (1 / share) * (1 / share - 1)
+    def _estimate(four: tuple[float, float, float, float], level: float, again: Any, data_share: float) -> Estimate:
+        """An answer by the model, marked where its interval leaves it open."""
+        value, _, low, high = four
+        marked = value > LEAST and high > OPEN * max(low, 1e-300)
+        return Estimate(*four, level, again, "model", data_share, marked)
 
     # ---------------------------------------------------------------- sums over items
 
     def _sum(self, g: Function, level: float) -> tuple[float, float, float, float]:
-        estimate, variance = self._sum_parts(g)
-        stderr = float(np.sqrt(max(variance, 0.0)))
+        value = self._sum_value(g)
+        stderr = float(np.sqrt(max(self._sum_variance(g), 0.0)))
         margin = float(ndtri((1 + level) / 2)) * stderr
-        return estimate, stderr, estimate - margin, estimate + margin
+        return value, stderr, value - margin, value + margin
 
-    def _sum_parts(self, g: Function) -> tuple[float, float]:
-        """Estimate Σ g(h) and its variance: fitted blocks up to the last row, the items above it one by one."""
+    def _sum_variance(self, g: Function) -> float:
+        """Variance of Σ g(h): the blocks up to the last row, the items above it one by one."""
         law = self.law
-        fit, last = law.fit, int(law.fit.grid.ends[-1])
-        items = self.mass * self.number
-        edge = float(np.asarray(g(np.array([last])), dtype=float).reshape(-1)[0])
-        values = np.broadcast_to(np.asarray(g(self.support), dtype=float), self.support.shape)
-        near = self.support <= last
-        # Counts above the last row cannot be told apart by the fit: it gives them g(last), the tail the rest.
-        mean, spread = self._block_means(g, self.support[near], items[near], values[near])
-        mean[fit.grid.starts > last], spread[fit.grid.starts > last] = edge, 0.0
-        variance = float(mean @ fit.covariance @ mean - fit.items @ mean**2)
-        variance += float(fit.items @ spread) / law.share
-        far, number = values[~near], items[~near]
-        step = np.asarray(g(self.support[~near] + 1), dtype=float) - far
+        mean, spread = self._block_means(g)
+        near = law.posterior.channel.blocks.first < FAR
+        variance = float(mean @ law.posterior.covariance @ mean)
+        variance += float(law.posterior.mean[near] @ spread[near]) / law.share
+        if law.tail is None:
+            return variance
+        above = self.support > law.top
+        far, number = np.asarray(g(self.support[above]), dtype=float), (self.mass * self.number)[above]
+        step = np.asarray(g(self.support[above] + 1), dtype=float) - far
         scale = 1 / law.tail.far_share
         blur = self.noisy.noise.variance + self._shared_variance
-        variance += float(number @ ((scale - 1) * far**2 + step**2 * blur * scale))
-        return float(mean @ fit.centre + number @ (far - edge)), variance
+        return variance + float(number @ ((scale - 1) * far**2 + step**2 * blur * scale))
 
     @cached_property
     def _shared_variance(self) -> float:
-        """Variance of what smaller items add to the cell of a large one: Σ λ_t·t² up to the top of the grid."""
-        fit = self.law.fit
-        square = float(fit.grid.spread(fit.items) @ np.arange(fit.grid.top + 1.0) ** 2)
+        """Variance of what smaller items add to the cell of a large one: Σ λ_t·t² up to the last row."""
+        near = self.support <= self.law.top
+        square = float((self.mass * self.number)[near] @ self.support[near].astype(float) ** 2)
         return square * max(part.share / part.noisy.cells for part in self.law.used)
 
-    def _block_means(self, g: Function, counts: Int64, items: Floats, values: Floats) -> tuple[Floats, Floats]:
-        """Return mean and variance of g over the items of each block."""
-        grid = self.law.fit.grid
-        block = np.searchsorted(grid.starts, counts, side="right") - 1
-        size = grid.size
-        weight = np.bincount(block, weights=items, minlength=size)
-        middle = np.append((grid.starts[:-1] + grid.starts[1:] - 1) // 2, 0)
-        plain = np.broadcast_to(np.asarray(g(middle), dtype=float), middle.shape)
-        some = weight > 0
-        safe = np.where(some, weight, 1.0)
-        mean = np.where(some, np.bincount(block, weights=items * values, minlength=size) / safe, plain)
-        square = np.bincount(block, weights=items * values**2, minlength=size) / safe
-        spread = np.where(some, np.maximum(square - mean**2, 0), 0.0)
-        return mean, spread
+    def _block_means(self, g: Function) -> tuple[Floats, Floats]:
+        """Return mean and variance of g over the counts of each block; 0 for the items above the last row."""
+        blocks = self.law.posterior.channel.blocks
+        t = np.arange(1, self.law.top + 1)
+        values = np.broadcast_to(np.asarray(g(t), dtype=float), t.shape)
+        running = np.concatenate([[0.0], np.cumsum(values)])
+        centre = values - values.mean()
+        squares = np.concatenate([[0.0], np.cumsum(centre**2)])
+        first, stop = np.minimum(blocks.first, t.size) - 1, np.minimum(blocks.stop, t.size + 1) - 1
+        mean = (running[stop] - running[first]) / np.maximum(stop - first, 1)
+        spread = (squares[stop] - squares[first]) / np.maximum(stop - first, 1) - (mean - values.mean()) ** 2
+        far = blocks.first >= FAR
+        return np.where(far, 0.0, mean), np.where(far, 0.0, np.maximum(spread, 0.0))
+
+    def _statistic(self, g: Function, level: float, floor: float = -np.inf) -> Estimate:
+        value = self._sum_value(g)
+        _, stderr, low, high = self._sum(g, level)
+        low, high = min(max(low, floor), value), max(high, floor, value)
+        again = lambda other: self._statistic(g, other, floor)  # noqa: E731
+        return self._estimate((value, stderr, low, high), level, again, self._data_share(self._block_means(g)[0]))
 
     @property
     def total(self) -> Estimate:
@@ -245,40 +308,48 @@ class ItemProfile(Profile):
         return self._total(0.95)
 
     def _total(self, level: float) -> Estimate:
+        value = total_of(self.noisy)
         _, stderr, low, high = sum_limits(self.noisy, _identity, level, items=self.cells)
-        value = self._sum_value(_identity)
+        if self.noisy.noise.power != 1:  # the plain sum: nothing is continued below 0, so nothing is amplified
+            stderr = math.sqrt(self.cells * self.noisy.noise.variance)
+            margin = float(ndtri((1 + level) / 2)) * stderr
+            low, high = value - margin, value + margin
         return Estimate(value, stderr, min(max(low, 0.0), value), max(high, value), level, self._total)
 
-    def _entropy(self, level: float) -> tuple[float, float, float, float]:
-        most = float(np.log(max(self.distinct.at(level).high, 1.0)))
-        total, weighted = self._sum_value(lambda t: t), self._sum_value(xlogx)
+    def _entropy_estimate(self, level: float) -> Estimate:
+        most = math.log(max(self.distinct.at(level).high, 1.0))
+        total, weighted = self._sum_value(_identity), self._sum_value(xlogx)
         if total <= 0:
-            return 0.0, most / 2, 0.0, most
+            return Estimate(0.0, most / 2, 0.0, most, level, self._entropy_estimate, "model", 0.0, True)
 
         def change(t: NDArray[Any]) -> Floats:
             return np.asarray(t * (1 / total + weighted / total**2) - xlogx(t) / total)
 
-        moved, variance = self._sum_parts(change)  # of the profile itself it is 1
-        value, stderr = float(np.log(total) - weighted / total + moved - 1), float(np.sqrt(max(variance, 0.0)))
+        value = max(float(np.log(total) - weighted / total), 0.0)
+        stderr = float(np.sqrt(max(self._sum_variance(change), 0.0)))
         margin = float(ndtri((1 + level) / 2)) * stderr
-        return value, stderr, max(value - margin, 0.0), min(value + margin, most)
+        four = value, stderr, max(value - margin, 0.0), max(min(value + margin, most), value)
+        return self._estimate(four, level, self._entropy_estimate, self._data_share(self._block_means(change)[0]))
 
     # ---------------------------------------------------------------- shares of the items
 
     def _quantile_limits(self, q: float, level: float) -> tuple[float, float]:
-        """Invert the band of at_least(t + 1), searched by halving: it falls with t."""
+        """Search by halving for where (items above t) − (1 − q)·(all items) is 0, give or take its error."""
         if self.number <= 0:
             return 0.0, 0.0
-        last = int(self.noisy.values[-1]) + 1
-        return float(self._first(q, level, 2, last)), float(self._first(q, level, 3, last))
+        z = float(ndtri((1 + level) / 2))
+        return float(self._first(q, z)), float(self._first(q, -z))
 
-    def _first(self, q: float, level: float, column: int, last: int) -> int:
-        """Return the first t at which 1 − limit/N reaches q, ``column`` 2 for the lower limit and 3 for the upper."""
-        low, high = 0, max(last, 1)
+    def _first(self, q: float, margin: float) -> int:
+        """Return the first t at which the items above it are no more than a share 1 − q of all, ``margin`` allowed."""
+        low, high = 0, max(int(self.support[-1]), int(self.noisy.values[-1]), 1) + 1
+        whole = self._shares(np.array([1]), np.array([NO_END]))[0]
         while high - low > 1:
             middle = (low + high) // 2
-            limit = self._bands(np.array([middle + 1]), np.array([NO_END]), level)[column][0]
-            if 1 - limit / self.number >= q - 1e-12:
+            above = self._band_values(np.array([middle + 1]), np.array([NO_END]))[0]
+            weights = self._shares(np.array([middle + 1]), np.array([NO_END]))[0] - (1 - q) * whole
+            error = math.sqrt(float(self._variance(weights[None])[0]) + self._unseen)
+            if above - (1 - q) * self.number <= margin * error + 1e-12:
                 high = middle
             else:
                 low = middle
@@ -289,38 +360,42 @@ def item_profile(
     noisy: NoisyProfile, *, method: str = "auto", norm: float = 2, max_count: int | None = None,
     diagnostics: Mapping[str, Any] | None = None,
 ) -> ItemProfile:
-    """Reconstruct the item profile of a hashed sketch.
+    """Reconstruct the item profile of a hashed sketch; no item has a count above ``max_count``.
 
-    ``"auto"``, ``"smooth"`` and ``"likelihood"`` all stand for the penalised likelihood of the items themselves. Any
-    other method reconstructs the law of the cells and takes its power-series logarithm: faster, less accurate,
+    ``"auto"``, ``"smooth"`` and ``"likelihood"`` all stand for the engine on the items themselves. Any
+    other method reconstructs the law of the cells and takes its power-series logarithm: less accurate,
     without levels and up to a load of 2.
     """
     if noisy.layout.kind != "hashed":
         raise InputError(f"layout must be hashed for an item profile, got {noisy.layout.kind!r}")
-    if max_count is not None:
-        raise InputError(f"max_count must be None for a hashed sketch, whose cells add up items, got {max_count}")
     if METHODS[method].items == "fitted":
-        law = collisions(noisy)
-        notes = {**law.diagnostics, "intervals": "delta method on the likelihood of the items"}
-        return _wrap(law.support, law.items, "items", noisy, {**notes, **(diagnostics or {})}, law)
+        law = collisions(noisy, max_count=max_count)
+        return _wrap(law.support, law.items, "items", noisy, {**law.diagnostics, **(diagnostics or {})}, law, max_count)
     if noisy.layout.levels > 1:
         raise InputError(f"method must be 'auto' for a sketch with levels, got {method!r}")
     fit = estimate_law(noisy, method, norm)
     support, items = decompound(fit, noisy)
-    notes = {**fit.diagnostics, "load": float(items.sum()) / noisy.cells,
-             "intervals": "delta method on the likelihood of the items"}
-    return _wrap(support, items, method, noisy, {**notes, **(diagnostics or {})}, None)
+    notes = {**fit.diagnostics, "load": float(items.sum()) / noisy.cells}
+    return _wrap(support, items, method, noisy, {**notes, **(diagnostics or {})}, None, max_count)
 
 
 def _identity(t: Int64) -> Floats:
     return np.asarray(t, dtype=float)
 
 
+def total_of(noisy: NoisyProfile) -> float:
+    """Return the sum of all cells, at least 0."""
+    return max(0.0, float(noisy.values.astype(float) @ noisy.tally))
+
+
 def _calibrated(support: Int64, items: Floats, total: float) -> Floats:
-    """Return N_t·max(1 + c·t, KEPT) with Σ t·N_t equal to ``total``; the numbers as they are where that cannot be."""
+    """Return N_t·max(1 + c·t, KEPT) with Σ t·N_t equal to ``total``, or all scaled where that does not reach it."""
     counts = support.astype(float)
-    if items.sum() < LEAST or total <= KEPT * float(counts @ items):
+    have = float(counts @ items)
+    if have <= 0:
         return items
+    if total <= KEPT * have:
+        return items * (total / have)
 
     def excess(c: float) -> float:
         return float(counts @ (items * np.maximum(1 + c * counts, KEPT))) - total
@@ -334,16 +409,32 @@ def _calibrated(support: Int64, items: Floats, total: float) -> Floats:
 
 
 def _wrap(
-    support: Int64, items: Floats, method: str, noisy: NoisyProfile, notes: dict[str, Any], law: ItemLaw | None
+    support: Int64, items: Floats, method: str, noisy: NoisyProfile, notes: dict[str, Any], law: ItemLaw | None,
+    max_count: int | None,
 ) -> ItemProfile:
     """Turn item numbers into shares; an empty sketch has all its (no) items at count 1."""
-    items = _calibrated(support, items, functional(noisy, _identity)[0])
+    items = _calibrated(support, items, total_of(noisy))
     number = float(items.sum())
     if number < LEAST:
         support, items, number = np.ones(1, dtype=np.int64), np.ones(1), 0.0
-    if notes["load"] > HIGH_LOAD:
-        notes["warning"] = (
-            f"about {notes['load']:.1f} items share each cell: shares of small counts are uncertain; "
-            f"more cells would tell more"
-        )
-    return ItemProfile(support, items / items.sum(), method, noisy, notes, None, number, law)
+    profile = ItemProfile(support, items / items.sum(), method, noisy, notes, max_count, number, law)
+    return replace(profile, notices=_notices(profile)) if law is not None else profile
+
+
+def _notices(profile: ItemProfile) -> tuple[Notice, ...]:
+    """What a reader must know of these items."""
+    found = []
+    distinct = profile.distinct
+    if profile.load > HIGH_LOAD:
+        found.append(Notice("overload", f"about {profile.load:.1f} items share each cell: shares of small counts are "
+                            f"uncertain; more cells would tell more"))
+    if distinct.marked:
+        found.append(Notice("too-noisy", f"{TOO_NOISY}: the noise leaves the number of items open between "
+                            f"{number(distinct.low)} and {number(distinct.high)}"))
+    elif distinct.data_share < MOSTLY_MODEL:
+        found.append(Notice("model", f"the number of items is mostly the model's: the cells alone would leave it "
+                            f"{1 / math.sqrt(max(distinct.data_share, 1e-12)):.0f} times as uncertain; it is right for "
+                            f"profiles that are smooth in the logarithm of the count"))
+    if profile.law.diagnostics["uncertified"]:
+        found.append(Notice("misfit", "no model fits the cells everywhere: some counts want more items than any gives"))
+    return tuple(found)

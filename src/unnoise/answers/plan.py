@@ -1,15 +1,19 @@
 """What an ε buys, before any of it is spent.
 
-:func:`plan` draws a data set of the guessed shape and noise upon it, reconstructs it and answers, a few times over:
-the errors and interval widths it reports are those of the real method on such data, not bounds. (The bounds that
-hold for every data set are in :mod:`unnoise.bounds`.) Cells of equal count are drawn together, by a multinomial, so
-the time of a plan follows the number of different counts rather than the number of cells.
+:func:`plan` simulates what will be run (:mod:`unnoise.answers.simulate`: kind of sketch, load, levels, merges, cap),
+reconstructs it and answers, a few times over: the errors and interval widths it reports are those of the real method
+on such data, not bounds. (The bounds that hold for every data set are in :mod:`unnoise.bounds`.) Every figure is a mean
+over simulated releases and comes with its Monte-Carlo standard error.
 
 Errors compare the reconstructed profile f̂ with the true f: ℓ1 = Σ|f̂ − f|, ℓ2, ℓ∞, and the earth-mover distance W1 =
 Σ_t |F̂(t) − F(t)| (F the cumulative profile), the mean error of the sorted counts.
 
-Given a ``target`` and without ε (or without cells), the smallest ε (number of cells) that reaches it is found by
-bisection on the logarithm, at common random numbers, and rounded up to two digits.
+**A target is a promise about the next release**, not about the mean: at least ``PROMISED`` of the releases shall be
+within it. It counts as reached when the prediction limit for one more release, e^(m + t·s·√(1 + 1/n)) with m and s mean
+and standard deviation of the n simulated logarithms and t Student's quantile at ``SURE``, is within the target. Given a
+target and without ε (or without cells), the smallest ε (number of cells) that reaches it is found by bisection on the
+logarithm, at common random numbers, rounded up to two digits, and confirmed with fresh seeds: where these do not
+confirm it, it is raised by ``RAISED`` and confirmed again. The figures are those of the fresh seeds.
 """
 
 from __future__ import annotations
@@ -21,58 +25,82 @@ from itertools import count
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
-from ..arrays import Int64
-from ..checks import check_integer, check_number
-from ..errors import InputError
+from ..checks import check_choice, check_integer, check_number
+from ..errors import InputError, OverloadError
 from ..estimators.methods import check_method
-from ..noise import DiscreteLaplace, Exact, exact_positive
-from ..noisy import NoisyProfile, combine
+from ..noise import Exact, exact_positive
 from .estimate import number
-from .profile import Profile
 from .questions import DISTINCT, TOTAL, at_least, exactly
 from .reconstruct import reconstruct
-from .shapes import shape_text, shaped
+from .shapes import shape_text
+from .simulate import KINDS, MOST_HASHED, Setting, errors
 
-__all__ = ["Plan", "draw_noisy_profile", "errors", "plan"]
-
+__all__ = ["Plan", "plan"]
 
 METRICS = ("l1", "l2", "linf", "w1")
+NAMES = {"l1": "ℓ1", "l2": "ℓ2", "linf": "ℓ∞", "w1": "earth mover W1"}
 QUESTIONS = {q.name: q for q in (exactly(1), DISTINCT, at_least(2), at_least(5), at_least(10), TOTAL)}
 """What a plan tells the interval of, by name."""
 EPSILONS = (0.01, 20.0)
 CELLS = (10, 10**9)
 CLOSE = 0.02
 """How closely ε or the number of cells is sought, in log."""
-TAIL = 1e-13
-"""Noise beyond the reach of this probability is left out of the drawing."""
+PROMISED, SURE = 0.8, 0.9
+"""Share of releases that a reached target is promised for, and the one it is computed for: shapes are no lognormals."""
+RAISED, CONFIRMATIONS = 1.1, 8
+"""Factor by which an unconfirmed plan is raised, and how often."""
+FEWEST = 4
+"""Simulated releases from which a prediction can be made."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to expect of an ε, a number of cells and a guessed shape.
+    """What to expect of a setting.
 
     errors : mean error of the reconstructed profile, by metric: l1, l2, linf, w1
     widths : mean half-width of the 95 % interval in items, by answer
     truths : the true answers for the guessed shape, to set the widths against
+    doubt : Monte-Carlo standard error of every one of these means, as a share of it
+    expected : for every name a target may have, what one more release will not exceed, SURE of the time
     target : metric and the error it should not exceed, or None
+    within : share of the simulated releases within the target; 1 without one
+    refused : share of the simulated releases that would have been refused as overloaded
+    intervals : the kind of interval the widths are of
     repetitions : number of simulated releases behind each figure
     """
 
-    epsilon: float
-    cells: int
-    shape: str
+    setting: Setting
     method: str
     errors: Mapping[str, float]
     widths: Mapping[str, float]
     truths: Mapping[str, float]
+    doubt: Mapping[str, float]
+    expected: Mapping[str, float]
     target: tuple[str, float] | None
+    within: float
+    refused: float
+    intervals: str
     repetitions: int
 
     @property
+    def epsilon(self) -> float:
+        """ε of each sketch."""
+        return self.setting.epsilon
+
+    @property
+    def cells(self) -> int:
+        """Number of cells."""
+        return self.setting.cells
+
+    @property
     def reached(self) -> bool:
-        """Whether the target is met; True without one."""
-        return self.target is None or self.errors_and_widths[self.target[0]] <= self.target[1]
+        """Whether the target is promised: predicted for the next release, and met by PROMISED of those simulated."""
+        if self.target is None:
+            return True
+        name, value = self.target
+        return self.expected[name] <= value and self.within >= PROMISED
 
     @property
     def errors_and_widths(self) -> dict[str, float]:
@@ -80,32 +108,45 @@ class Plan:
         relative = {name: self.widths[name] / max(self.truths[name], 1.0) for name in self.widths}
         return {**self.errors, **relative}
 
+    @property
+    def assumptions(self) -> list[str]:
+        """What the figures rest on, in plain words."""
+        doubt = max(self.doubt.values(), default=0.0)
+        drawn = f"{self.repetitions} simulated releases: every mean is uncertain by up to {100 * doubt:.2g} %"
+        return [*self.setting.assumptions(), f"95 % intervals of kind {self.intervals}", drawn]
+
     def __str__(self) -> str:
-        names = {"l1": "ℓ1", "l2": "ℓ2", "linf": "ℓ∞", "w1": "earth mover W1"}
+        s = self.setting
         lines = [
-            f"Plan: ε = {self.epsilon:g}, {self.cells:,} cells, shape {self.shape}, method {self.method}",
-            "expected error of the profile   " + ",  ".join(f"{names[m]} {self.errors[m]:.3g}" for m in METRICS),
+            f"Plan: ε = {s.epsilon:g}, {s.cells:,} cells, shape {shape_text(s.shape)}, method {self.method}",
+            "expected error of the profile   " + ",  ".join(f"{NAMES[m]} {self.errors[m]:.3g}" for m in METRICS),
             "expected 95 % intervals",
         ]
         for name in QUESTIONS:
             truth, width = self.truths[name], self.widths[name]
             share = f"  ({100 * width / truth:.2g} %)" if truth > 0 else ""
             lines.append(f"  {name:<12}{number(float(round(truth))):>15} ± {number(_short(width))}{share}")
+        if self.refused:
+            lines.append(f"{100 * self.refused:.0f} % of the releases would be refused as overloaded")
         if self.target is not None:
             metric, value = self.target
-            word = "reached" if self.reached else "NOT reached"
-            lines.append(f"target {names.get(metric, metric)} ≤ {value:g}: {word}")
-        return "\n".join(lines)
+            word = f"reached by {100 * self.within:.0f} % of the releases" if self.reached else "NOT reached"
+            lines.append(f"target {NAMES.get(metric, metric)} ≤ {value:g}: {word}")
+        return "\n".join([*lines, "assuming", *(f"  {text}" for text in self.assumptions)])
 
     __repr__ = __str__
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain Python."""
+        s = self.setting
         return {
-            "epsilon": self.epsilon, "cells": self.cells, "shape": self.shape, "method": self.method,
-            "errors": dict(self.errors), "widths": dict(self.widths), "truths": dict(self.truths),
-            "target": self.target, "reached": self.reached, "repetitions": self.repetitions,
-        }
+            "kind": s.kind, "epsilon": s.epsilon, "cells": s.cells, "items": s.items, "levels": s.levels,
+            "merges": s.merges, "cap": s.cap, "shape": shape_text(s.shape), "method": self.method,
+            "intervals": self.intervals, "errors": dict(self.errors), "widths": dict(self.widths),
+            "truths": dict(self.truths), "doubt": dict(self.doubt), "expected": dict(self.expected),
+            "target": self.target, "reached": self.reached, "within": self.within, "refused": self.refused,
+            "repetitions": self.repetitions, "assumptions": self.assumptions,
+        }  # fmt: skip
 
 
 def _short(x: float) -> float:
@@ -118,8 +159,13 @@ def plan(
     cells: int | None = None,
     shape: Any = 2.0,
     target: float | Mapping[str, float] | None = None,
+    kind: str = "known",
+    items: int | None = None,
+    levels: int = 1,
+    merges: int = 1,
+    cap: int | None = None,
     method: str = "auto",
-    repetitions: int = 5,
+    repetitions: int = 10,
     seed: int = 0,
     step: Callable[[int, int], None] | None = None,
 ) -> Plan:
@@ -130,17 +176,25 @@ def plan(
     epsilon : number or str, optional
         ε; left out, the smallest one that reaches ``target`` is sought.
     cells : int, optional
-        Number of cells (items of the domain); left out, the smallest number that reaches ``target`` is sought.
+        Number of cells; left out, the smallest number that reaches ``target`` is sought.
     shape : number, str, mapping, array or Profile
         The guess: a power-law exponent such as 2.2, a name such as "poisson:5", "geometric:20", "uniform:200",
         "normal:30" (with 70 % zeros) or "ones", or a profile: ``{t: share}``, ``f[0], f[1], …`` or a Profile.
     target : float or mapping, optional
         The ℓ1 error to reach, or one of ``{"l1": …}``, "l2", "linf", "w1", or the half-width of an interval
         relative to its answer: "distinct", "total", "exactly 1", "at least 2", "at least 5", "at least 10".
+    kind : str
+        "known", "hashed" or "sampled".
+    items : int, optional
+        Hashed: distinct items (as many as cells if left out, a load of 1). Sampled: items of the domain.
+    levels, merges : int
+        Levels of a hashed sketch; how many sketches are added up, each with its own noise.
+    cap : int, optional
+        A bound that holds for every count, and that the estimator is told.
     method : str
         The estimator, as for :func:`unnoise.answers.reconstruct`.
     repetitions : int
-        Simulated releases behind each figure.
+        Simulated releases behind each figure; a search takes half as many at every step.
     seed : int
         Of the simulation only: a plan has no secrets.
     step : callable, optional
@@ -155,33 +209,38 @@ def plan(
     True
     """
     check_method(method)
-    check_integer("repetitions", repetitions, 1)
-    goal = _check_target(target)
+    check_choice("kind", kind, KINDS)
+    run = _Run(_check_target(target), method, check_integer("repetitions", repetitions, 1), seed, step)
     fixed_cells = None if cells is None else check_integer("cells", cells, 1, 10**15)
     fixed_epsilon = None if epsilon is None else float(exact_positive("epsilon", epsilon))
+    known = {
+        "kind": kind, "shape": shape, "levels": check_integer("levels", levels, 1, 64 if kind == "hashed" else 1),
+        "merges": check_integer("merges", merges, 1, 10**4),
+        "cap": None if cap is None else check_integer("cap", cap, 1),
+    }  # fmt: skip
+    many = None if items is None else check_integer("items", items, 1, 10**15)
 
-    once = fixed_epsilon is not None and fixed_cells is not None
-    ends = CELLS if fixed_cells is None else EPSILONS
-    releases = repetitions * (1 if once else 1 + math.ceil(math.log2(math.log(ends[1] / ends[0]) / CLOSE)))
-    done = count(1)
-
-    def attempt(eps: float, d: int) -> Plan:
-        tell = None if step is None else lambda: step(next(done), releases)
-        return _simulate(eps, d, shape, method, goal, repetitions, seed, tell)
+    def setting(eps: float, d: int) -> Setting:
+        domain = d if kind == "known" else many or d
+        return Setting(epsilon=eps, cells=d, items=domain, **known)
 
     if fixed_epsilon is not None and fixed_cells is not None:
-        return attempt(fixed_epsilon, fixed_cells)
-    if goal is None or (fixed_epsilon is None and fixed_cells is None):
+        run.releases = repetitions
+        return run.simulate(setting(fixed_epsilon, fixed_cells), repetitions, fresh=True)
+    if run.goal is None or (fixed_epsilon is None and fixed_cells is None):
         raise InputError(
             "plan must have epsilon and cells, or a target and one of them, got "
             f"epsilon={epsilon}, cells={cells}, target={target}"
         )
     if fixed_cells is not None:
-        known = fixed_cells
-        return _search(lambda eps: attempt(_two_digits(eps), known), EPSILONS, "epsilon", goal)
+        given_cells = fixed_cells
+        return run.search(lambda eps: setting(_two_digits(eps), given_cells), EPSILONS, "epsilon")
     given = fixed_epsilon
     assert given is not None
-    return _search(lambda d: attempt(given, int(_two_digits(d))), CELLS, "cells", goal)
+    ends = (CELLS[0] * levels, min(CELLS[1], many or CELLS[1], MOST_HASHED if kind == "hashed" else CELLS[1]))
+    if kind == "hashed":
+        ends = (max(ends[0], math.ceil((many or 1) / 20)), 10 * ends[1] if many else ends[1])
+    return run.search(lambda d: setting(given, int(_two_digits(d))), ends, "cells")
 
 
 def _check_target(target: Any) -> tuple[str, float] | None:
@@ -205,86 +264,113 @@ def _two_digits(x: float) -> float:
     return float(f"{math.ceil(x / unit - 1e-9) * unit:.6g}")
 
 
-def _search(
-    attempt: Callable[[float], Plan], ends: tuple[float, float], name: str, goal: tuple[str, float]
-) -> Plan:
-    """Find the smallest x in ``ends`` whose plan reaches the goal, by bisection on log x until it is close."""
-    low, high = math.log(ends[0]), math.log(ends[1])
-    best = attempt(ends[1])
-    if not best.reached:
-        value = best.errors_and_widths[goal[0]]
-        raise InputError(
-            f"target must be reachable with {name} ≤ {ends[1]:g}: {goal[0]}={goal[1]:g} was asked, "
-            f"{value:.3g} is what {name}={ends[1]:g} gives"
-        )
-    while high - low > CLOSE:
-        middle = (low + high) / 2
-        trial = attempt(math.exp(middle))
-        if trial.reached:
-            best, high = trial, middle
-        else:
-            low = middle
-    return best
+@dataclass
+class _Run:
+    """One call of :func:`plan`: what is asked, and how far it has come."""
+
+    goal: tuple[str, float] | None
+    method: str
+    repetitions: int
+    seed: int
+    step: Callable[[int, int], None] | None
+    releases: int = 0
+
+    def __post_init__(self) -> None:
+        self.done = count(1)
+
+    def search(self, setting: Callable[[float], Setting], ends: tuple[float, float], name: str) -> Plan:
+        """Find the smallest x in ``ends`` whose setting reaches the goal, and confirm it with fresh seeds."""
+        assert self.goal is not None
+        few = max(self.repetitions // 2, FEWEST)
+        low, high = math.log(ends[0]), math.log(ends[1])
+        self.releases = few * (1 + math.ceil(math.log2((high - low) / CLOSE))) + max(self.repetitions, FEWEST)
+        best = self.simulate(setting(ends[1]), few)
+        if not best.reached:
+            raise InputError(
+                f"target must be reachable with {name} ≤ {ends[1]:g}: {self.goal[0]}={self.goal[1]:g} was asked, "
+                f"{best.expected[self.goal[0]]:.3g} is what {name}={ends[1]:g} gives"
+            )
+        while high - low > CLOSE:
+            middle = (low + high) / 2
+            if self.simulate(setting(math.exp(middle)), few).reached:
+                high = middle
+            else:
+                low = middle
+        return self._confirm(setting, math.exp(high), ends[1])
+
+    def _confirm(self, setting: Callable[[float], Setting], x: float, most: float) -> Plan:
+        found = self.simulate(setting(x), max(self.repetitions, FEWEST), fresh=True)
+        for turn in range(1, CONFIRMATIONS):
+            if found.reached or x >= most:
+                break
+            x = min(x * RAISED, most)
+            self.releases += max(self.repetitions, FEWEST)
+            found = self.simulate(setting(x), max(self.repetitions, FEWEST), fresh=True, turn=turn)
+        return found
+
+    def simulate(self, setting: Setting, repetitions: int, *, fresh: bool = False, turn: int = 0) -> Plan:
+        """Release and reconstruct data of the shape a few times; average errors and widths."""
+        rng = np.random.default_rng([self.seed, 1 + turn] if fresh else [self.seed])
+        found: dict[str, list[float]] = {name: [] for name in (*METRICS, *QUESTIONS)}
+        kind, refused = "robust", 0
+        for _ in range(repetitions):
+            release = setting.draw(rng)
+            try:
+                profile = reconstruct(release.noisy, method=self.method, max_count=_bound(setting))
+            except OverloadError:
+                refused += 1
+            else:
+                for name, error in errors(profile, release.values, release.how_many).items():
+                    found[name].append(error)
+                for name, question in QUESTIONS.items():
+                    estimate = question.ask(profile)
+                    found[name].append((estimate.high - estimate.low) / 2)
+                    kind = estimate.kind if name != TOTAL.name else kind
+            if self.step is not None:
+                self.step(next(self.done), self.releases)
+        return self._plan(setting, found, refused, repetitions, kind)
+
+    def _plan(
+        self, setting: Setting, found: dict[str, list[float]], refused: int, repetitions: int, kind: str
+    ) -> Plan:
+        truth = setting.counts(None)
+        truths = {name: question.truth(*truth) for name, question in QUESTIONS.items()}
+        relative = {
+            name: np.array(found[name]) / (max(truths[name], 1.0) if name in truths else 1.0) for name in found
+        }
+        mean = {name: float(np.mean(numbers)) if numbers else math.inf for name, numbers in found.items()}
+        expected = {name: math.inf if refused else _predicted(numbers) for name, numbers in relative.items()}
+        within = 1.0
+        if self.goal is not None:
+            within = float((relative[self.goal[0]] <= self.goal[1]).sum()) / repetitions
+        return Plan(
+            setting, self.method, {name: mean[name] for name in METRICS}, {name: mean[name] for name in QUESTIONS},
+            truths, {name: _doubt(numbers) for name, numbers in relative.items()}, expected, self.goal, within,
+            refused / repetitions, kind, repetitions,
+        )  # fmt: skip
 
 
-def _simulate(
-    epsilon: float, cells: int, shape: Any, method: str, goal: tuple[str, float] | None, repetitions: int, seed: int,
-    tell: Callable[[], None] | None,
-) -> Plan:  # fmt: skip
-    """Release and reconstruct a data set of the shape a few times; average errors and widths."""
-    law = DiscreteLaplace(epsilon)
-    rng = np.random.default_rng(seed)
-    found: dict[str, list[float]] = {name: [] for name in (*METRICS, *QUESTIONS)}
-    for _ in range(repetitions):
-        values, how_many = shaped(shape, cells, rng)
-        profile = reconstruct(draw_noisy_profile(values, how_many, law, rng), method=method)
-        for name, error in errors(profile, values, how_many).items():
-            found[name].append(error)
-        for name, question in QUESTIONS.items():
-            estimate = question.ask(profile)
-            found[name].append((estimate.high - estimate.low) / 2)
-        if tell is not None:
-            tell()
-    mean = {name: float(np.mean(numbers)) for name, numbers in found.items()}
-    truth = shaped(shape, cells)
-    return Plan(
-        epsilon, cells, shape_text(shape), method,
-        {name: mean[name] for name in METRICS}, {name: mean[name] for name in QUESTIONS},
-        {name: question.truth(*truth) for name, question in QUESTIONS.items()}, goal, repetitions,
-    )
+def _bound(setting: Setting) -> int | None:
+    """The bound the estimator is told: of cells, which hold one item each."""
+    return None if setting.kind == "hashed" else setting.cap
 
 
-def draw_noisy_profile(
-    values: Int64, how_many: Int64, law: DiscreteLaplace, rng: np.random.Generator
-) -> NoisyProfile:
-    """Draw the noisy profile of cells with known counts: a simulation, neither secret nor private."""
-    reach = law.reach(TAIL)
-    common = how_many > 2 * reach
-    grid = np.arange(-reach, reach + 1)
-    pmf = law.pmf(grid)
-    pmf = pmf / pmf.sum()
-    rare = np.repeat(values[~common], how_many[~common])
-    noise = grid[np.searchsorted(np.cumsum(pmf)[:-1], rng.random(rare.size), side="right")]
-    pairs = [(rare + noise, np.ones(rare.size, dtype=np.int64))]
-    for value, cells in zip(values[common].tolist(), how_many[common].tolist()):
-        drawn = rng.multinomial(cells, pmf)
-        pairs.append(((value + grid)[drawn > 0], drawn[drawn > 0]))
-    points, tally = combine(pairs)
-    return NoisyProfile.from_tally(points, tally, noise=law)
+def _doubt(numbers: Any) -> float:
+    """Standard error of a mean, as a share of it; 1 where it cannot be told."""
+    if len(numbers) < 2 or np.mean(numbers) <= 0:
+        return 0.0 if len(numbers) and not np.any(numbers) else 1.0
+    return float(np.std(numbers, ddof=1) / math.sqrt(len(numbers)) / np.mean(numbers))
 
 
-def errors(profile: Profile, values: Int64, how_many: Int64) -> dict[str, float]:
-    """ℓ1, ℓ2, ℓ∞ and W1 between a reconstructed profile and the true one.
+def _predicted(numbers: Any) -> float:
+    """What one more number like these will not exceed, SURE of the time.
 
-    >>> noisy = NoisyProfile.from_counts([0, 2], epsilon=1)
-    >>> guess = Profile(np.array([0, 2]), np.array([0.5, 0.5]), "by hand", noisy)
-    >>> errors(guess, np.array([0, 3]), np.array([1, 1]))
-    {'l1': 1.0, 'l2': 0.7071067811865476, 'linf': 0.5, 'w1': 0.5}
+    >>> round(_predicted(np.array([1.0, 1.0, 1.0, 1.0])), 9), bool(_predicted(np.array([1.0, 2.0, 1.5, 1.2])) > 2)
+    (1.0, True)
     """
-    support = np.union1d(profile.support, values)
-    gap = np.zeros(support.size)
-    gap[np.searchsorted(support, profile.support)] += profile.mass
-    gap[np.searchsorted(support, values)] -= how_many / how_many.sum()
-    w1 = float(np.abs(np.cumsum(gap)[:-1]) @ np.diff(support))
-    size = np.abs(gap)
-    return {"l1": float(size.sum()), "l2": float(np.sqrt(gap @ gap)), "linf": float(size.max()), "w1": w1}
+    n = len(numbers)
+    if n < 2 or np.min(numbers) <= 0:
+        return float(np.max(numbers, initial=0.0)) if n else math.inf
+    logs = np.log(numbers)
+    margin = float(stdtrit(n - 1, SURE)) * float(np.std(logs, ddof=1)) * math.sqrt(1 + 1 / n)
+    return float(np.exp(np.mean(logs) + margin))

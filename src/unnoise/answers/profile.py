@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from ..arrays import Floats, Int64
 from ..checks import check_share
 from ..errors import InputError
-from ..estimators._fit import Fit
+from ..estimators._fit import Fit, Notice
 from ..estimators.linear import Function
 from ..noisy import NoisyProfile
 from . import render as _render
@@ -112,6 +112,7 @@ class Profile:
     noisy : the noisy profile everything was made from
     diagnostics : what the estimator and the free check of ε have to say
     max_count : declared bound of the counts, if any
+    notices : what a reader of the answers must know: too noisy, mostly model, too many items to a cell
 
     Examples
     --------
@@ -129,6 +130,7 @@ class Profile:
     noisy: NoisyProfile
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     max_count: int | None = None
+    notices: tuple[Notice, ...] = field(default=(), kw_only=True)
 
     @classmethod
     def from_fit(
@@ -137,7 +139,7 @@ class Profile:
     ) -> Profile:
         """Wrap what an estimator returned."""
         notes = {**fit.diagnostics, **(diagnostics or {})}
-        return cls(fit.support, fit.mass, fit.method, noisy, notes, max_count)
+        return cls(fit.support, fit.mass, fit.method, noisy, notes, max_count, notices=fit.notices)
 
     # ---------------------------------------------------------------- what the profile is
 

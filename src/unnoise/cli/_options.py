@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,12 +14,16 @@ from ..estimators.methods import METHODS
 from ..noise import exact_positive
 
 __all__ = [
-    "AsJson", "By", "Cells", "Clipped", "Columns", "CountColumn", "Domain", "Epsilon", "Format", "FreqCount", "Groups",
-    "HashSeed", "Inputs", "Integers", "Levels", "MaxContributions", "MaxCount", "Method", "NoHeader", "PanPrivate",
-    "Person", "Rate", "Sql", "Title", "Unknown", "as_cells", "as_epsilon", "as_names", "as_rate",
+    "AsJson", "By", "Cells", "Clipped", "Columns", "CountColumn", "Delimiter", "Domain", "Epsilon", "Format",
+    "FreqCount", "Groups", "HashSeed", "Inputs", "Integers", "Levels", "MaxContributions", "MaxCount", "Method",
+    "NoHeader", "PanPrivate", "Person", "Quote", "Rate", "Sql", "Title", "Unknown", "as_cells", "as_dialect",
+    "as_epsilon", "as_names", "as_rate",
 ]  # fmt: skip
 
-FORMAT_NAMES = ("csv", "tsv", "ndjson", "lines", "parquet", "arrow")
+FORMAT_NAMES = (
+    "csv", "tsv", "ndjson", "lines", "uniq", "freqcount", "parquet", "arrow", "npy", "sqlite", "duckdb",
+)  # fmt: skip
+"""The keys of reading.formats.FORMATS, which a test compares: help must not wait for readers to be imported."""
 
 
 def as_epsilon(text: str | None) -> Fraction:
@@ -58,6 +62,21 @@ def as_names(text: str) -> list[str]:
     import csv
 
     return [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
+
+
+def as_dialect(format: str | None, no_header: bool, delimiter: str | None, quote: str) -> dict[str, Any]:
+    """Return how a file is written, in the words of :func:`unnoise.reading.source.open_source`.
+
+    >>> as_dialect(None, False, "tab", "none")["delimiter"]
+    '\\t'
+    """
+    signs = {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "semicolon": ";", "pipe": "|"}
+    sign = None if delimiter is None else signs.get(delimiter, delimiter)
+    around = None if quote in ("none", "") else quote
+    for name, value in (("--delimiter", sign), ("--quote", around)):
+        if value is not None and (len(value) != 1 or not value.isascii()):
+            raise InputError(f"{name} must be a single ASCII character, got {value!r}")
+    return {"format": format, "header": not no_header, "delimiter": sign, "quote": around}
 
 
 def _formats(incomplete: str) -> list[str]:
@@ -102,6 +121,13 @@ Format = Annotated[
 ]  # fmt: skip
 NoHeader = Annotated[
     bool, typer.Option("--no-header", rich_help_panel=DATA, help="The first line is data; columns are column_1, …")
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option("--delimiter", metavar="C", rich_help_panel=DATA, help="Between two fields: ; or tab, for example."),
+]
+Quote = Annotated[
+    str, typer.Option("--quote", metavar="C|none", rich_help_panel=DATA, help="Around fields that hold a delimiter.")
 ]
 By = Annotated[
     str | None,

@@ -52,6 +52,18 @@ class Data:
     sql: opt.Sql = None
     format: opt.Format = None
     no_header: opt.NoHeader = False
+    delimiter: opt.Delimiter = None
+    quote: opt.Quote = '"'
+
+    @property
+    def dialect(self) -> dict[str, Any]:
+        """How the inputs are written, as :func:`unnoise.reading.source.open_source` takes it."""
+        return opt.as_dialect(self.format, self.no_header, self.delimiter, self.quote)
+
+    @property
+    def read_as(self) -> dict[str, Any]:
+        """The same, with what ``--freq-count`` and ``--sql`` add to it."""
+        return {**self.dialect, "sql": self.sql, **({"format": "freqcount"} if self.freq_count else {})}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,8 +139,11 @@ class Answering:
         typer.Option("--power", metavar="R", rich_help_panel=opt.OUT, help="Noises added up in a histogram of others."),
     ] = "1"
     clipped: opt.Clipped = False
+    sql: opt.Sql = None
     format: opt.Format = None
     no_header: opt.NoHeader = False
+    delimiter: opt.Delimiter = None
+    quote: opt.Quote = '"'
     method: opt.Method = "auto"
     max_count: opt.MaxCount = None
 
@@ -166,6 +181,15 @@ class Planning:
         str | None,
         typer.Option("--target", metavar="[WHAT=]X", help="Error to reach: 0.05 (ℓ1), w1=0.1, distinct=0.01, …"),
     ] = None
+    kind: Annotated[
+        str, typer.Option("--kind", metavar="KIND", help="known (a cell per item), hashed or sampled.")
+    ] = "known"
+    items: Annotated[
+        str | None, typer.Option("--items", metavar="N", help="Distinct items (hashed), items of the domain (sampled).")
+    ] = None
+    levels: Annotated[int, typer.Option("--levels", metavar="L", help="Levels of a hashed sketch.")] = 1
+    merges: Annotated[int, typer.Option("--merges", metavar="K", help="Sketches added up, each with its noise.")] = 1
+    cap: Annotated[int | None, typer.Option("--max-count", metavar="N", help="No count is above N.")] = None
     method: opt.Method = "auto"
-    repetitions: Annotated[int, typer.Option("--repetitions", metavar="N", help="Simulated releases per figure.")] = 5
+    repetitions: Annotated[int, typer.Option("--repetitions", metavar="N", help="Simulated releases per figure.")] = 10
     as_json: opt.AsJson = False

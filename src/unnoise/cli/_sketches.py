@@ -33,22 +33,11 @@ def sketch_data(request: Counting, meanwhile: Callable[[], None] | None = None) 
 
     request.check()
     target: Sketch | GroupedSketch
-    if request.freq_count:
-        from ..reading.freqcount import freq_count_batches
-
-        size = None if request.domain is None else _domain_size(request.domain)
-        if request.domain is not None and size is None:
-            raise InputError(f"--domain must be a number with --freq-count, got {request.domain!r}")
-        total, batches = freq_count_batches(request.inputs)
-        target = _new_sketch(request, ("int",), size)
-        with _beside(meanwhile):
-            feed(target, with_progress(batches, total, "counting"))
-        return target
     source, wanted = _source(request)
     # a stream tells its types only with its first rows; groups need them before, so that empty ones look the same
     late = source.stream is not None and source.typed and request.groups is None
     types = None if late else source.item_types(wanted)
-    domain = _domain(request, wanted)
+    domain = _domain(request, wanted, typed=source.typed)
     with _beside(meanwhile):
         if request.groups is None:
             target = _new_sketch(request, types, domain)
@@ -62,14 +51,12 @@ def sketch_data(request: Counting, meanwhile: Callable[[], None] | None = None) 
 
 
 def _source(request: Counting) -> tuple[Source, Wanted]:
-    from ..reading.source import LINE, Wanted, open_source
+    from ..reading.source import Wanted, open_source
 
-    source = open_source(
-        request.inputs, format=request.format, sql=request.sql, header=not request.no_header
-    )
-    columns = request.column or ([LINE] if source.format == "lines" else None)
+    source = open_source(request.inputs, **request.read_as)
+    columns = request.column or ([source.item] if source.item else None)
     if columns is None:
-        found = source.columns() if source.paths else []
+        found = source.columns() if source.places else []
         if len(found) != 1:
             listed = f": there is {', '.join(found[:12])}" if found else ""
             raise InputError(f"--column is required{listed}")
@@ -77,8 +64,8 @@ def _source(request: Counting) -> tuple[Source, Wanted]:
     if len(set(columns)) != len(columns):
         raise InputError(f"--column must name each column once, got {', '.join(columns)}")
     wanted = Wanted(
-        columns=tuple(columns), integers=request.integers, counts=request.count_column, person=request.person,
-        group=request.by,
+        columns=tuple(columns), integers=request.integers, counts=request.count_column or source.counts,
+        person=request.person, group=request.by,
     )  # fmt: skip
     return source, wanted
 
@@ -101,19 +88,19 @@ def _new_sketch(request: Counting, types: tuple[str, ...] | None, domain: Any) -
     )  # fmt: skip
 
 
-def _domain(request: Counting, wanted: Wanted) -> Any:
+def _domain(request: Counting, wanted: Wanted, *, typed: bool) -> Any:
     """Return the declared items as columns, or None where they are the integers 0…N−1 or not declared."""
     if request.domain is None:
         return None
     size = _domain_size(request.domain)
     if size is not None:
-        if not request.integers and not _typed_inputs(request):
+        if not request.integers and not typed:
             raise InputError(f"--domain {request.domain} means the integers below it: add --int to read integers")
         return size
-    from ..reading.source import LINE, Wanted, open_source
+    from ..reading.source import Wanted, open_source
 
     source = open_source([request.domain], header=not request.no_header)
-    columns = (LINE,) if source.format == "lines" else wanted.columns
+    columns = (source.item,) if source.item else wanted.columns
     batches: list[Batch] = list(source.batches(Wanted(columns=columns, integers=request.integers)))
     import polars as pl
 
@@ -124,12 +111,6 @@ def _domain(request: Counting, wanted: Wanted) -> Any:
 def _domain_size(text: str) -> int | None:
     digits = text.replace("_", "").replace(",", "")
     return int(digits) if digits.isdigit() else None
-
-
-def _typed_inputs(request: Counting) -> bool:
-    from ..reading.source import open_source
-
-    return open_source(request.inputs, format=request.format, sql=request.sql).typed
 
 
 @contextmanager

@@ -2,37 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from ._request import Data
+
+if TYPE_CHECKING:
+    from ..reading.source import Source
 
 __all__ = ["true_counts"]
 
 
 def true_counts(request: Data) -> tuple[Any, Any]:
     """Return counts and, for frequency lists, how many items have each."""
-    if request.freq_count:
-        from ..reading.freqcount import read_freq_count
+    from ..reading.source import Wanted, open_source
 
-        if len(request.inputs) != 1:
-            raise InputError(f"--freq-count needs one file, got {' '.join(request.inputs)}")
-        return read_freq_count(request.inputs[0])
-    from ..reading.source import LINE, Wanted, open_source
-
-    source = open_source(request.inputs, format=request.format, sql=request.sql, header=not request.no_header)
-    columns, count_column = request.column, request.count_column
-    if columns is None and count_column is None and source.format != "lines":
-        found = source.columns() if source.paths else []
-        if len(found) == 1:
-            count_column = found[0]
-        else:
+    source = open_source(request.inputs, **request.read_as)
+    if source.format == "freqcount":
+        return _frequencies(source)
+    columns, count_column = request.column or ([source.item] if source.item else None), request.count_column
+    if columns is None and count_column is None:
+        found = source.columns() if source.places else []
+        if len(found) != 1:
             raise InputError(f"--count-column (counts) or --column (items) is required: {', '.join(found[:12])}")
-    if columns is None and source.format != "lines":
+        count_column = found[0]
+    if columns is None:
         assert count_column is not None
         return _column_of_counts(source, count_column), None
-    wanted = Wanted(columns=tuple(columns or [LINE]), integers=request.integers, counts=count_column)
+    wanted = Wanted(columns=tuple(columns), integers=request.integers, counts=count_column or source.counts)
     return _counted(source, wanted), None
+
+
+def _frequencies(source: Source) -> tuple[Any, Any]:
+    """Return the pairs of one frequency list."""
+    import numpy as np
+
+    from ..reading.formats import open_bytes
+    from ..reading.streams import frequency_pairs
+
+    if len(source.places) != 1:
+        raise InputError(f"a frequency list must be the only input, and a file, got {source.name}")
+    with open_bytes(source.places[0]) as stream:
+        pairs = frequency_pairs(stream, source.name)
+    if not sum(count for _, count in pairs):
+        raise InputError(f"{source.name}: there must be at least one item, got none")
+    frequencies, counts = (np.array(column, dtype=np.int64) for column in zip(*pairs))
+    return frequencies, counts
 
 
 def _column_of_counts(source: Any, name: str) -> Any:

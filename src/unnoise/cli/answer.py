@@ -106,7 +106,8 @@ def _from_histogram(request: Answering, path: Path) -> Profile:
         raise InputError(f"--epsilon is required: {request.file} is not a sketch, so say which noise its counts carry")
     law = DiscreteLaplace(opt.as_epsilon(request.epsilon), exact_positive("power", request.power))
     kind = request.format or ("csv" if request.file == "-" else None)
-    counts = read_noisy_counts(path, column=request.column, format=kind, header=not request.no_header)
+    dialect = opt.as_dialect(kind, request.no_header, request.delimiter, request.quote)
+    counts = read_noisy_counts(path, column=request.column, sql=request.sql, **dialect)
     with saying("reconstructing"):
         return reconstruct(
             counts, noise=law, method=request.method, max_count=request.max_count, clipped=request.clipped

@@ -24,6 +24,8 @@ unnoise plan --epsilon 1 --cells 100000 --shape power:2.2
 
 unnoise plan --cells 2^20 --shape poisson:5 --target 0.05
 
+unnoise plan --kind hashed --items 1000000 --cells 2^20 --merges 7 -e 1
+
 unnoise plan --epsilon 0.5 --target distinct=0.01 --json""",
 )
 def plan(request: Planning) -> None:
@@ -35,8 +37,9 @@ def plan(request: Planning) -> None:
         found = make_plan(
             epsilon=None if request.epsilon is None else opt.as_epsilon(request.epsilon),
             cells=None if request.cells is None else opt.as_cells(request.cells),
-            shape=request.shape, target=_target(request.target), method=request.method,
-            repetitions=request.repetitions, step=step,
+            shape=request.shape, target=_target(request.target), kind=request.kind,
+            items=None if request.items is None else opt.as_cells(request.items), levels=request.levels,
+            merges=request.merges, cap=request.cap, method=request.method, repetitions=request.repetitions, step=step,
         )  # fmt: skip
     if request.as_json:
         print_json(found.to_dict())

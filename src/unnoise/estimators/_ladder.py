@@ -149,7 +149,6 @@ class Tail:
     counts, items : the projected tail, items ≥ 0
     rungs : what it was made of
     far_share : share of all items that belongs to the cells in which the largest counts are seen
-    per_item : variance that one isolated item brings to an entry
     """
 
     above: int
@@ -157,7 +156,6 @@ class Tail:
     items: Floats
     rungs: tuple[Rung, ...]
     far_share: float
-    per_item: float
 
     def at_least(self, k: Int64) -> tuple[Floats, Floats, Floats]:
         """Return the unprojected number of items at or above each k > above, its variance, and the share used."""
@@ -201,10 +199,7 @@ def climb(near: Sequence[Law], far: Sequence[Law], above: int, noise: DiscreteLa
             reached = step * LENGTH
         step *= 2
     counts, items = _project(rungs, above)
-    gain = max(1 / law.near[0] for law, _ in near)
-    half = taps.size // 2
-    per_item = float(gain**2 * (noise.pmf(np.arange(-half, half + 1)) @ taps**2))
-    return Tail(above, counts, items, tuple(rungs), far_share, per_item)
+    return Tail(above, counts, items, tuple(rungs), far_share)
 
 
 def _taps(noise: DiscreteLaplace) -> Floats:

@@ -25,7 +25,7 @@ from ..arrays import Floats
 from ..errors import InputError
 from ._convolve import convolve
 
-__all__ = ["exponential", "logarithm", "product", "reciprocal"]
+__all__ = ["cell_law", "exponential", "logarithm", "product", "reciprocal"]
 
 
 SHORT = 64
@@ -91,3 +91,16 @@ def exponential(series: Floats) -> Floats:
     radius = np.exp(np.arange(series.size) * (math.log(1e-8) / length))
     around = np.exp(rfft(series * radius, length))
     return np.asarray(irfft(around, length)[: series.size] / radius)
+
+
+def cell_law(items: Floats, rate: float, above: float = 0.0) -> Floats:
+    """Return P(total = s), s = 0..T, for ``items[t]`` items of count t, each in a cell with probability ``rate``.
+
+    ``above`` is the number of items with counts past the end. Rounding may leave −10⁻¹⁶: cut off at 0.
+
+    >>> cell_law(np.array([0.0, 2.0, 0.0]), 0.5).round(4)      # Poisson(1)
+    array([0.3679, 0.3679, 0.1839])
+    """
+    exponent = items * rate
+    exponent[0] = -(items.sum() + above) * rate
+    return np.maximum(exponential(exponent), 0.0)

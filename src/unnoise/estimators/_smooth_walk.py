@@ -38,9 +38,14 @@ STARTS = ((1.0,), (-1.0, 1.0), (1.0, -2.0, 1.0))
 
 
 class Walk:
-    """The prior of order ``order`` in the coordinate ``x`` over runs whose counts have ``position`` 0, 1, … in them."""
+    """The prior of order ``order`` in the coordinate ``x`` over runs whose counts have ``position`` 0, 1, … in them.
 
-    def __init__(self, x: Floats, position: Int64, order: int, rise: Floats | float = 1.0) -> None:
+    ``level`` is the mean of θ at the start of a run: that of even shares of 1, unless given.
+    """
+
+    def __init__(
+        self, x: Floats, position: Int64, order: int, rise: Floats | float = 1.0, level: float | None = None
+    ) -> None:
         self.order, self.size, self.rise = order, x.size, rise
         self.rows = _differences(x, position, order)
         self.fixed = np.zeros(self.size)
@@ -50,7 +55,7 @@ class Walk:
             self.rows[:, at] = 0.0
             self.rows[order - j :, at] = np.array(STARTS[j])[:, None]
             self.fixed[at] = 1 / LEVEL**2 if j == 0 else 1 / (JUMP**2 * sum(c * c for c in STARTS[j]))
-        self.offset[position == 0] = -np.log(self.size)
+        self.offset[position == 0] = -np.log(self.size) if level is None else level
         self.steps = self.fixed == 0
         self.spread = np.square(self.rows).sum(axis=0)
         self.log_det = float(np.log(np.abs(self.rows[order])).sum())

@@ -6,27 +6,20 @@ Items fall into cells independently, so totals are compound Poisson and, as powe
 
     log G(z) = Σ_t (N_t/m)·(z^t − 1),        N = −m·log G(0),        N_t = m·[z^t] log G(z).
 
-Entries up to T need G[0..T] only (:mod:`._series`, O(T log T)); the error grows like e^(2λ). Therefore the default is
-the penalised maximum likelihood of N_t ≥ 0 itself, through collisions and noise at once (:mod:`._compound`,
-:mod:`._itemfit`), over all levels together; the plain logarithm (:mod:`._ladder`) is left with counts above the grid,
-where collisions are a small correction, and with the fast methods.
+Entries up to T need G[0..T] only (:mod:`._series`, O(T log T)); the error grows like e^(2λ). Therefore the default asks
+the engine (:mod:`._engine`) for the items themselves, through collisions and noise at once (:mod:`._fourier`), over all
+levels together; the plain logarithm (:mod:`._ladder`) is left with counts above the last row, where collisions are a
+small correction, and with the plain methods.
 
 Levels. A level that holds a share p of the items in m cells has λ_t = p·N_t/m, and the likelihood multiplies over
 the levels: those with a load near 1 speak, the emptier ones are noise, the fuller ones (load > MOST_LOADED) are left
 out.
 
-Variances. With N_t Poisson, a first-order unbiased estimate of Σ b_t·N_t has a variance V that follows from the
-independent cells; for the items of this data set, N_t fixed, it is V − Σ b_t²·N_t, because its covariance with each
-N_t is b_t·N_t. For N and noiseless cells: m(e^λ − 1) − mλ = m(e^λ − λ − 1) [2]_. The same subtraction leaves
-exactly the sampling error where only some of the levels are used.
-
-Refusal. If the load is above OVERLOAD and the expected ℓ1 error by octaves of counts, before any smoothing, is above
-LARGEST_ERROR, no answer is given: the message names a number of cells that would do.
+Refusal. Where more than half of the cells lie above the last row, sums of many items each, no answer is given: the
+message names a number of cells that would do. Everything else is answered, with its error.
 
 .. [1] B. Buchmann, R. Grübel, "Decompounding: an estimation problem for Poisson random sums", Annals of Statistics
    31, 2003.
-.. [2] K.-Y. Whang, B. T. Vander-Zanden, H. M. Taylor, "A linear-time probabilistic counting algorithm for database
-   applications", ACM Transactions on Database Systems 15, 1990.
 """
 
 from __future__ import annotations
@@ -34,6 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -41,12 +35,11 @@ import numpy as np
 from ..arrays import Floats, Int64
 from ..errors import ConvergenceError, InputError, OverloadError
 from ..noisy import NoisyProfile
-from ._compound import Grid, Likelihood, Part, cell_law
+from ._engine import Posterior, Search, explore, posterior
 from ._fit import Fit
-from ._itemfit import ItemFit, fit_items
+from ._fourier import FAR, Blocks, FourierChannel, Part, counts_in_blocks, rows_of
 from ._ladder import LENGTH, CellLaw, Law, Tail, climb
-from ._series import logarithm
-from .linear import functional, linear
+from ._series import cell_law, logarithm
 
 __all__ = ["ItemLaw", "Range", "collisions", "decompound", "level_shares", "ranges"]
 
@@ -57,17 +50,26 @@ MOST_LOADED = 4.0
 LEAST_SHARE = 1 / 64
 """Levels with less than this times the share of the fullest one are left out: they add noise only."""
 
-OVERLOAD = 2.0
-"""Loads up to this are always answered."""
+HIDDEN = 0.95
+"""Share of the cells above the last row at which an overloaded sketch is refused."""
 
-LARGEST_ERROR = 0.3
-"""Largest expected ℓ1 error, by octaves, at which an overloaded sketch is answered."""
+DENSE, PER_OCTAVE = 64, 12
+"""Counts with a block of their own, and blocks to the octave above: 6 % of a count, over which a walk is straight."""
+
+LONGEST = 4096
+"""Last row at most; items above it are found one by one."""
+
+START_LOAD = 8.0
+"""Items per cell at most to begin with: from a load that no cell can show, no step leads back."""
+
+EM_STEPS = 20
+"""Steps of EM to begin with: towards the cells, not yet rough."""
 
 MOST_STRAYED = 0.02
 """Largest share of cells with totals above the grid from small items alone, for a level to show its large items."""
 
-SMOOTHING_BIAS = 0.003
-"""Relative error that smoothing may leave in the number of items (measured: 0.001 on Zipf 1.8 at 10⁶ items)."""
+MOST_CELLS = 1 << 30
+"""Never name more cells than this."""
 
 PLAIN_LOAD = 2.0
 """Largest load at which the plain power-series logarithm is trusted."""
@@ -79,18 +81,22 @@ class Range:
 
     noisy: NoisyProfile
     share: float
-    empty: float
-    empty_error: float
 
-    @property
+    @cached_property
     def load(self) -> float:
-        """−log of the estimated share of empty cells, or a lower bound where hardly any cell is empty."""
-        return -math.log(min(1.0, max(self.empty, 3 * self.empty_error)))
+        """Least number of items per cell: −log of the largest share of cells that may be empty (Kolmogorov's distance).
 
-    @property
-    def answered(self) -> bool:
-        """Whether the share of empty cells is known well enough to start from."""
-        return self.empty > 5 * self.empty_error
+        Items only ever raise a cell, so F(noisy cells) ≥ P(empty)·F(noise) everywhere. Items that the noise hides are
+        not seen, so the load may be several times this.
+        """
+        noise = self.noisy.noise
+        reach = noise.reach(1e-3)
+        law = noise.pmf(np.arange(-reach, reach + 1))
+        below = np.cumsum(law) + (1 - law.sum()) / 2
+        running = np.concatenate([[0], np.cumsum(self.noisy.tally)]) / self.noisy.cells
+        seen = running[np.searchsorted(self.noisy.values, np.arange(-reach, reach + 1), side="right")]
+        slack = 1 / math.sqrt(self.noisy.cells)
+        return -math.log(min(1.0, max(float((1 + seen - below).min()), slack)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,16 +104,17 @@ class ItemLaw:
     """The item profile, sparse, and what its intervals are made from.
 
     support, items : counts ≥ 1 and the number of items at each, ≥ 0
-    fit : the likelihood fit of the head
-    tail : the counts above the dense head, by the power-series logarithm
+    posterior : the averaged models of the counts up to ``top``
+    tail : the counts above, by the power-series logarithm, if there are any
     used : the ranges of cells that were used; ``share`` of the items belongs to them
     load : items per cell in the fullest of them
     """
 
     support: Int64
     items: Floats
-    fit: ItemFit
-    tail: Tail
+    posterior: Posterior
+    top: int
+    tail: Tail | None
     used: tuple[Range, ...]
     load: float
     diagnostics: dict[str, Any]
@@ -136,172 +143,150 @@ def ranges(noisy: NoisyProfile) -> tuple[Range, ...]:
     levels = noisy.layout.levels
     if levels > 1 and len(noisy.parts) != levels:
         raise InputError(f"parts must hold one noisy profile per level, got {len(noisy.parts)} for {levels} levels")
-    return tuple(
-        _range(part, float(share)) for part, share in zip(noisy.parts or (noisy,), level_shares(levels))
-    )
+    shares = level_shares(levels)
+    return tuple(Range(part, float(share)) for part, share in zip(noisy.parts or (noisy,), shares))
 
 
-def _range(noisy: NoisyProfile, share: float) -> Range:
-    empty, variance = functional(noisy, lambda t: np.asarray(t == 0, dtype=float))
-    floor = noisy.noise.variance / noisy.cells
-    error = math.sqrt(max(variance, floor * 0.01, 1.0)) / noisy.cells
-    return Range(noisy, share, empty / noisy.cells, error)
+def choose(parts: Sequence[Range]) -> list[Range]:
+    """Return the ranges to use: those neither overloaded nor next to empty.
 
-
-def choose(parts: Sequence[Range]) -> tuple[list[Range], float]:
-    """Return the ranges to use, and a first guess of the number of items."""
-    good = [part for part in parts if part.answered and part.load <= 1.5]
-    good = good or [part for part in parts if part.answered][-1:]
-    if not good:
-        lightest = min(parts, key=lambda part: part.share)
-        return [lightest], lightest.load * lightest.noisy.cells / lightest.share
-    weight = sum(part.share**2 for part in good)
-    guess = sum(part.share * part.load * part.noisy.cells for part in good) / weight
+    The number of items is guessed from the levels whose load is near 1, where cells tell it best.
+    """
+    middle = min(parts, key=lambda part: abs(math.log(max(part.load, 1e-9))))
+    guess = middle.load * middle.noisy.cells / middle.share
     light = [part for part in parts if guess * part.share / part.noisy.cells <= MOST_LOADED]
     light = light or [min(parts, key=lambda part: part.share)]
     most = max(part.share for part in light)
-    return [part for part in light if part.share >= LEAST_SHARE * most], guess
+    return [part for part in light if part.share >= LEAST_SHARE * most]
 
 
-def collisions(noisy: NoisyProfile) -> ItemLaw:
-    """Reconstruct the item profile of a hashed sketch by penalised maximum likelihood.
+def collisions(noisy: NoisyProfile, *, max_count: int | None = None) -> ItemLaw:
+    """Reconstruct the item profile of a hashed sketch; no item has a count above ``max_count``.
 
     Raises
     ------
     OverloadError
         The cells hold more items than they can tell apart.
     ConvergenceError
-        The iteration did not settle.
+        No model converged.
     """
     parts = ranges(noisy)
-    used, guess = choose(parts)
-    grid = Grid.make(noisy.noise, max(int(part.noisy.values[-1]) for part in used))
-    likelihood = Likelihood(grid, tuple(Part.of(part.noisy, part.share, grid) for part in used),
-                            tuple(part.noisy for part in used))
-    loads = np.array([guess * part.share / part.noisy.cells for part in used])
-    pilot = int(np.argmin(np.abs(np.log(np.maximum(loads, 1e-12)))))
-    fit = fit_items(likelihood, float(noisy.noise.epsilon), guess=guess, pilot=pilot)
-    expected = fit.expected_error()
+    used = choose(parts)
+    channel, top = _channel(used, max_count)
+    if min(part.tally[-1] / part.cells for part in channel.parts) > HIDDEN:
+        raise overload(noisy, used)
+    last = channel.law.last
+    near = sum(float(np.minimum(part.noisy.values, last) @ part.noisy.tally) / part.share for part in used) / len(used)
+    start = _start(channel, max(near, 1.0))
+    level = math.log(max(near, 1.0) / channel.blocks.size)
+    search = explore(channel, start, level, _every_count(top))
+    if search.best is None:
+        raise ConvergenceError(f"a model of the items must converge, got none in {search.fits} fits")
+    return _assemble(parts, used, search, posterior(search), top)
+
+
+def _channel(used: Sequence[Range], max_count: int | None) -> tuple[FourierChannel, int]:
+    """Lay out blocks and rows for the ranges used; one block is for counts above the last, unless there are none."""
+    noise = used[0].noisy.noise
+    largest = max(1, max(int(part.noisy.values[-1]) for part in used))
+    last = min(largest, max(LONGEST, noise.reach(1e-4)))
+    parts = tuple(
+        Part.of(part.noisy.values, part.noisy.tally,
+                rows_of(part.noisy.values, part.noisy.tally, noise, min(last, max(1, int(part.noisy.values[-1])))),
+                part.share)
+        for part in used
+    )
+    top = last if max_count is None else min(last, max_count)
+    blocks = Blocks.covering(counts_in_blocks(1, top, DENSE, PER_OCTAVE))
+    if largest > last and (max_count is None or max_count > last):
+        blocks = blocks.with_atoms(np.array([FAR], dtype=np.int64))
+    return FourierChannel(blocks, parts, noise, collide=True), top
+
+
+def _start(channel: FourierChannel, total: float) -> Floats:
+    """Return θ after some steps of EM from N_t ∝ 1/(t(t+1)), with as many occurrences as the cells."""
+    blocks = channel.blocks
+    near = blocks.first < FAR
+    mass = np.where(near, 1 / blocks.first - 1 / blocks.stop, 0.0)
+    most = START_LOAD * min(part.cells / part.share for part in channel.parts)
+    mass *= min(total / float(mass @ np.where(near, blocks.centres, 0.0)), most / float(mass.sum()))
+    mass[~near] = 1.0
+    for _ in range(EM_STEPS):
+        mass = np.maximum(mass * channel.pull(channel.at(mass)), 1e-9 * mass.sum() / mass.size)
+    return np.log(mass / blocks.widths)
+
+
+def overload(noisy: NoisyProfile, used: Sequence[Range]) -> OverloadError:
+    """Say how many cells would do: as many as there could be items."""
     lightest = min(used, key=lambda part: part.share)
-    load = float(fit.items.sum()) * lightest.share / lightest.noisy.cells
-    if load > OVERLOAD and (expected > LARGEST_ERROR or not fit.converged):
-        raise overload(noisy, float(fit.items.sum()), load)
-    if not fit.converged:
-        raise ConvergenceError(
-            f"the item profile must settle to {1e-4:g} of the items, got {fit.diagnostics['last_change']:.2g} "
-            f"after {fit.diagnostics['iterations']} steps"
-        )
-    return _assemble(parts, used, likelihood, fit, expected)
-
-
-def overload(noisy: NoisyProfile, items: float, load: float) -> OverloadError:
-    """Say how many cells would do: at most one item a cell, by the estimate or by the total, whichever is safer."""
-    total, variance = functional(noisy, lambda t: np.asarray(t, dtype=float))
-    most = max(min(max(items, 1.0) * 1.5, total + 2 * math.sqrt(max(variance, 0))), 1.0)
-    cells = 2 ** math.ceil(math.log2(most)) * noisy.layout.levels
+    most = max(1.0, float(noisy.values.astype(float) @ noisy.tally))
+    cells = min(2 ** math.ceil(math.log2(most)), MOST_CELLS) * noisy.layout.levels
     return OverloadError(
-        f"cells must hold about one item each to be told apart (up to {OVERLOAD:g}, or 4 with many cells), got about "
-        f"{load:.1f} in each of {noisy.cells:,} cells: {cells:,} cells would do, or levels=16 for an unknown number"
+        f"cells must hold about one item each to be told apart, got at least {lightest.load:.1f} in each of "
+        f"{noisy.cells:,} cells: {cells:,} cells would do, or levels=16 for an unknown number"
     )
 
 
-def _cell_law(part: Range, per_count: Floats, above: float, trusted: int) -> Law:
-    """Return the law of the cells of a range: as fitted up to ``trusted``, unbiased beyond."""
+def _cell_law(part: Range, per_count: Floats, above: float) -> Law:
+    """Return the law of the cells of a range: as fitted up to the last row, as they are beyond.
+
+    So far up the noise moves a cell by next to nothing, and undoing it would only add to it.
+    """
     extended = np.concatenate([per_count, np.zeros(per_count.size - 1)])
     head = cell_law(extended, part.share / part.noisy.cells, above)
-    return CellLaw.of(linear(part.noisy), part.noisy, head, trusted), part.share
+    cells = Fit(part.noisy.values, part.noisy.fractions, "as they are")
+    return CellLaw.of(cells, part.noisy, head, per_count.size - 1), part.share
 
 
 def _assemble(
-    parts: Sequence[Range], used: Sequence[Range], likelihood: Likelihood, fit: ItemFit, expected: float
+    parts: Sequence[Range], used: Sequence[Range], search: Search, found: Posterior, top: int
 ) -> ItemLaw:
-    """Join the fitted head and blocks with the tail above them."""
-    grid = fit.grid
-    per_count = grid.spread(fit.items)
-    share = min(1.0, sum(part.share for part in used))
-    fullest = float(fit.items.sum()) * max(part.share / part.noisy.cells for part in used)
-    rough = _rough_octaves(likelihood, fit)
-    trusted = grid.dense if rough and fullest <= PLAIN_LOAD else grid.top
-    near = [_cell_law(part, per_count, float(fit.items[-1]), trusted) for part in used]
-    far = [_cell_law(part, per_count, float(fit.items[-1]), trusted) for part in parts if part not in used]
-    far = [(law, part) for law, part in far if law.strayed < MOST_STRAYED]
-    tail = climb(near, near + far, grid.dense, used[0].noisy.noise)
-    head, far_items = _join(grid.spread(_faithful(fit)), tail, grid, rough if trusted == grid.dense else [])
-    support = np.concatenate([np.flatnonzero(head), far_items[0]]).astype(np.int64)
-    items = np.concatenate([head[head > 0], far_items[1]])
-    load = float(items.sum()) * max(part.share / part.noisy.cells for part in used)
+    """Take one step towards the cells at every count, and join the tail above the last row."""
+    channel = found.channel
+    items = _per_count(found, top)
+    far = channel.blocks.first >= FAR
+    tail = None
+    support, numbers = np.flatnonzero(items > 0).astype(np.int64), items[items > 0]
+    if far.any():
+        laws = [_cell_law(part, items, float(found.mean[far].sum())) for part in parts]
+        near = [law for law, part in zip(laws, parts) if part in used]
+        seen = [law for law in laws if law in near or law[0].strayed < MOST_STRAYED]
+        tail = climb(near, seen, top, used[0].noisy.noise)
+        support, numbers = np.append(support, tail.counts), np.append(numbers, tail.items)
+    load = float(numbers.sum()) * max(part.share / part.noisy.cells for part in used)
     notes = {
-        "load": load, "levels_used": len(used), "share_used": share, "expected_error": expected,
-        "grid": grid.size, "rough_octaves": [int(start) for start, _ in rough],
-        **{key: value for key, value in fit.diagnostics.items() if key != "penalty"},
-        "smoothing": vars(fit.diagnostics["penalty"]),
+        "load": load, "levels_used": len(used), "share_used": min(1.0, sum(part.share for part in used)),
+        "blocks": channel.blocks.size, "rows": sum(part.tally.size for part in channel.parts),
+        "models": [(name, round(weight, 4)) for name, weight in found.weights if weight >= 1e-3],
+        "fits": search.fits, "not_converged": search.not_converged, "uncertified": search.uncertified,
+        "atoms": sorted(int(count) for count in channel.blocks.atoms if count < FAR),
     }
-    return ItemLaw(support, items, fit, tail, tuple(used), load, notes)
+    return ItemLaw(support, numbers, found, top, tail, tuple(used), load, notes)
 
 
-def _faithful(fit: ItemFit) -> Floats:
-    """Move the fitted numbers at or above 8, 16, 32, … towards the unbiased ones, and scale each octave to fit.
+def _per_count(found: Posterior, top: int) -> Floats:
+    """Return the items at counts 0..top: one step of EM, count by count, from the averaged law.
 
-    A smooth profile does not follow the items that happen to be there: its error at ``at_least(k)`` is about that of a
-    Poisson number, N_k, while the unbiased estimate has the variance V − N_k. The two are weighted accordingly. For the
-    number of all items the smooth fit is feared to be off by SMOOTHING_BIAS.
+    Within a block the law follows the line between the middles of its neighbours, in log–log.
     """
-    grid, items = fit.grid, fit.items
-    first = np.searchsorted(grid.starts[:-1], 2 ** np.arange(3, int(np.log2(max(grid.ends[-1] // 2, 8))) + 1))
-    first = first[first < grid.size - 1]
-    if first.size == 0:
-        return items
-    rows = (np.arange(grid.size)[None, :] >= first[:, None]).astype(float)
-    fitted = rows @ items
-    extra = np.einsum("ij,jk,ik->i", rows, fit.covariance, rows) - fitted
-    curve = fitted + fitted / (fitted + np.maximum(extra, 0) + 1) * (rows @ fit.centre - fitted)
-    fear = (SMOOTHING_BIAS * float(items.sum())) ** 2
-    trust = fear / (fear + max(float(fit.covariance.sum() - items.sum()), 0.0) + 1)
-    whole = max(float(items.sum() + trust * (fit.centre.sum() - items.sum())), 0.0)
-    curve = np.concatenate([[whole], np.minimum.accumulate(curve.clip(0, whole)), [0.0]])
-    wanted, had = -np.diff(curve), np.add.reduceat(items, np.concatenate([[0], first]))
-    factor = np.where(had > 1e-6, wanted / np.maximum(had, 1e-6), 1.0)
-    return np.asarray(items * np.repeat(factor, np.diff(np.concatenate([[0], first, [grid.size]]))))
+    blocks, n = found.channel.blocks, found.channel.blocks.covered
+    walked = found.law[:n]
+    density = np.log(np.maximum(walked / blocks.widths[:n], 1e-300))
+    t = np.arange(1, top + 1)
+    law = np.exp(np.interp(np.log(t), np.log(blocks.centres[:n]), density))
+    block = np.searchsorted(blocks.stop[:n], t, side="right")
+    law *= (walked / np.maximum(np.bincount(block, weights=law, minlength=n), 1e-300))[block]
+    near = blocks.atoms < FAR
+    np.add.at(law, blocks.atoms[near] - 1, found.law[n:][near])
+    every = found.channel.with_blocks(_every_count(top).with_atoms(blocks.atoms[~near]))
+    state = every.at(np.append(law, found.law[n:][~near]))
+    stepped = state.mass * every.step(state)
+    return np.concatenate([[0.0], stepped[:top]])
 
 
-def _join(
-    per_count: Floats, tail: Tail, grid: Grid, rough: list[tuple[int, int]]
-) -> tuple[Floats, tuple[Int64, Floats]]:
-    """Take the tail's counts in the octaves where the blocks do not fit, and above the grid."""
-    head = np.where(per_count > 1e-6, per_count, 0.0)
-    inside = tail.counts <= grid.top
-    for start, stop in rough:
-        here = (tail.counts >= start) & (tail.counts < stop)
-        head[start:stop] = 0.0
-        head[tail.counts[here]] = tail.items[here]
-    return head, (tail.counts[~inside], tail.items[~inside])
-
-
-def _rough_octaves(likelihood: Likelihood, fit: ItemFit) -> list[tuple[int, int]]:
-    """Return the octaves above the dense head where noisy cells are not spread as the blocks say (Pearson's X²)."""
-    grid = fit.grid
-    last = int(grid.ends[-1])
-    found = []
-    start = grid.dense + 1
-    while start < last:
-        stop = min(2 * start, last + 1)
-        if _misfit(likelihood, fit, start, stop) > 4:
-            found.append((start, min(2 * start, grid.top + 1)))
-        start *= 2
-    return found
-
-
-def _misfit(likelihood: Likelihood, fit: ItemFit, start: int, stop: int) -> float:
-    """Standardised X² over windows of a quarter block for noisy counts start..stop−1."""
-    edges = np.arange(start, stop, max(1, start // 100))
-    statistic = freedom = spread = 0.0
-    for part, noisy in zip(likelihood.parts, likelihood.noisy):
-        seen, expected = likelihood.windows(fit.items, part, noisy, edges, stop)
-        keep = expected > 0.05
-        statistic += float(((seen - expected)[keep] ** 2 / expected[keep]).sum())
-        freedom += float(keep.sum())
-        spread += float((2 + 1 / expected[keep]).sum())
-    return (statistic - freedom) / math.sqrt(spread) if spread > 0 else 0.0
+def _every_count(top: int) -> Blocks:
+    """One block for each count 1..top."""
+    return Blocks.covering(np.arange(1, top + 2, dtype=np.int64))
 
 
 def decompound(fit: Fit, noisy: NoisyProfile) -> tuple[Int64, Floats]:
@@ -311,8 +296,7 @@ def decompound(fit: Fit, noisy: NoisyProfile) -> tuple[Int64, Floats]:
     """
     empty = float(fit.mass[0]) if fit.support[0] == 0 else 0.0
     if empty < math.exp(-PLAIN_LOAD):
-        items = -math.log(max(empty, 1e-9)) * noisy.cells
-        raise overload(noisy, items, items / noisy.cells)
+        raise overload(noisy, ranges(noisy))
     near = np.zeros(min(LENGTH, int(fit.support[-1])) + 1)
     here = fit.support < near.size
     near[fit.support[here]] = fit.mass[here]

@@ -6,36 +6,53 @@ The fast readers stop at a bad row without saying which; this slow second look r
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
 from collections.abc import Iterable
-from pathlib import Path
-from typing import BinaryIO, cast
+from typing import TYPE_CHECKING
+
+from ..text import inert
+from .formats import FORMATS, LINE, Dialect, Location, open_bytes
+
+if TYPE_CHECKING:
+    from .source import Source
 
 __all__ = ["bad_json_row", "explain"]
 
+LONGEST = 200
+"""Most characters of a reader's own message."""
 
-def explain(format: str, path: Path | None, name: str, error: BaseException) -> str:
-    """Return one line for what a reader raised: file, row and fix where they can be found."""
-    first = " ".join(str(error).strip().split("\n")[0].split())
-    if path is None:
-        return _explain_query(first) if format == "sql" else f"{name}: {first}"
-    if path.stat().st_size == 0:
-        return f"{path}: the file is empty"
+
+def explain(source: Source, where: Location | None, error: BaseException) -> str:
+    """Return one line for what a reader raised: file, row and fix where they can be found, and never the data."""
+    first = inert(" ".join(str(error).strip().split("\n")[0].split()))[:LONGEST]
+    if source.sql is not None:
+        return _explain_query(first)
+    if where is None or isinstance(where, str):
+        label = source.name if where is None else where
+        return f"{label}: not readable as {source.format}{_reason(source.format, first)}"
+    if where.stat().st_size == 0:
+        return f"{where}: the file is empty"
+    found = ""
     try:
-        if format in ("csv", "tsv"):
-            found = _bad_csv_row(path, "\t" if format == "tsv" else ",")
-        elif format == "ndjson":
-            with _open(path) as lines:
-                found = bad_json_row(str(path), lines, 0)
-        else:
-            found = ""
+        if FORMATS[source.format].delimiter:
+            found = _bad_csv_row(where, source.dialect.delimiter or FORMATS[source.format].delimiter, source.dialect)
+        elif source.format == "ndjson":
+            with open_bytes(where) as lines:
+                found = bad_json_row(str(where), lines, 0)
+        elif FORMATS[source.format].item == LINE:
+            found = _bad_text(where)
     except (EOFError, OSError) as problem:
-        return f"{path}: the compressed file is damaged or cut short ({problem}); compress it again"
+        return f"{where}: the compressed file is damaged or cut short ({problem}); compress it again"
     if found:
         return found
-    return f"{path}: not readable as {format}: {first}; add --format if it is something else"
+    reason = _reason(source.format, first)
+    return f"{where}: not readable as {source.format}{reason}; is it something else? say so with --format"
+
+
+def _reason(format: str, first: str) -> str:
+    """Repeat a reader's message where it speaks of structure; those about text quote the text."""
+    return f": {first}" if FORMATS[format].typed else ""
 
 
 def _explain_query(first: str) -> str:
@@ -47,13 +64,9 @@ def _explain_query(first: str) -> str:
     return f"the query failed: {first}{hint}"
 
 
-def _open(path: Path) -> BinaryIO:
-    return cast(BinaryIO, gzip.open(path) if path.suffix.lower() == ".gz" else open(path, "rb"))
-
-
-def _bad_csv_row(path: Path, separator: str) -> str:
-    """Find the first row with too many fields, bytes that are no UTF-8, or a quote that never closes."""
-    with _open(path) as file:
+def _bad_text(path: Location) -> str:
+    """Find the first row with bytes that are no UTF-8."""
+    with open_bytes(path) as file:
         for number, line in enumerate(file):
             try:
                 line.decode("utf-8")
@@ -62,15 +75,26 @@ def _bad_csv_row(path: Path, separator: str) -> str:
                     f"{path}, row {number}: not UTF-8 (byte 0x{line[problem.start]:02x}); "
                     f"convert the file: iconv -f latin1 -t utf-8"
                 )
-    with _open(path) as file, io.TextIOWrapper(file, "utf-8", newline="") as text:
-        reader = csv.reader(text, delimiter=separator)
+    return ""
+
+
+def _bad_csv_row(path: Location, separator: str, dialect: Dialect) -> str:
+    """Find the first row with too many fields, bytes that are no UTF-8, or a quote that never closes."""
+    found = _bad_text(path)
+    if found:
+        return found
+    quoting = {"quoting": csv.QUOTE_NONE} if dialect.quote is None else {"quotechar": dialect.quote}
+    with open_bytes(path) as file, io.TextIOWrapper(file, "utf-8", newline="") as text:
+        reader = csv.reader(text, delimiter=separator, **quoting)
         width, row, start = len(next(reader, [])), 0, reader.line_num
+        last = start
         for fields in reader:
             row += 1
             if len(fields) > width:
+                sign = {"\t": "tab", ",": "comma"}.get(separator, separator)
                 return (
                     f"{path}, row {row}: {width} fields expected, got {len(fields)}; "
-                    f"put quotes around values that hold a {'tab' if separator == chr(9) else 'comma'}"
+                    f"put quotes around values that hold a {sign}"
                 )
             last, start = start + 1, reader.line_num
     if row and start > last and _open_quote(path, last):
@@ -78,10 +102,14 @@ def _bad_csv_row(path: Path, separator: str) -> str:
     return ""
 
 
-def _open_quote(path: Path, line: int) -> bool:
+def _open_quote(path: Location, line: int) -> bool:
     """Whether the record that starts at ``line`` has an odd number of quotes."""
-    with _open(path) as file:
+    with open_bytes(path) as file:
         return sum(text.count(b'"') for number, text in enumerate(file, 1) if number >= line) % 2 == 1
+
+
+def _place(problem: json.JSONDecodeError | UnicodeDecodeError) -> str:
+    return f"{problem.msg} at character {problem.pos + 1}" if isinstance(problem, json.JSONDecodeError) else "no UTF-8"
 
 
 def bad_json_row(label: str, lines: Iterable[bytes], done: int) -> str:
@@ -92,7 +120,7 @@ def bad_json_row(label: str, lines: Iterable[bytes], done: int) -> str:
         try:
             value = json.loads(line)
         except (json.JSONDecodeError, UnicodeDecodeError) as problem:
-            return f"{label}, row {number}: not JSON ({problem}); correct or remove the row"
+            return f"{label}, row {number}: not JSON ({_place(problem)}); correct or remove the row"
         if not isinstance(value, dict):
             return f"{label}, row {number}: must be a JSON object, got {type(value).__name__}"
     return ""

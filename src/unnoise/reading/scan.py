@@ -1,4 +1,4 @@
-"""Find files and scan them with polars."""
+"""Find files, run queries over them in batches, and say what comes close to a name that is not there."""
 
 from __future__ import annotations
 
@@ -10,20 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
+from .formats import FORMATS, Dialect, Location, compression_of, is_remote
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["FORMATS", "LINE", "collect_batches", "expand", "format_of", "require_columns", "rows_in", "scan"]
-
-FORMATS = ("csv", "tsv", "ndjson", "lines", "parquet", "arrow")
-LINE = "line"
-"""Name of the one column of a file of lines."""
-
-_SUFFIXES = {
-    ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".ndjson": "ndjson", ".jsonl": "ndjson", ".txt": "lines",
-    ".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow",
-}  # fmt: skip
+__all__ = ["collect_batches", "expand", "require_columns", "rows_in"]
 
 
 def collect_batches(lazy: pl.LazyFrame, chunk: int, *, whole_rows: bool) -> Iterator[pl.DataFrame]:
@@ -43,43 +35,10 @@ def collect_batches(lazy: pl.LazyFrame, chunk: int, *, whole_rows: bool) -> Iter
     yield from found
 
 
-def scan(path: Path, format: str, header: bool, names: Sequence[str] | None) -> pl.LazyFrame:
-    """Return the lazy table of one file, text columns as text."""
-    import polars as pl
-
-    if format == "parquet":
-        return pl.scan_parquet(path, glob=False)
-    if format == "arrow":
-        return pl.scan_ipc(path, glob=False)
-    if format == "ndjson":
-        types = {name: pl.String for name in names} if names else None
-        return pl.scan_ndjson(path, schema_overrides=types)
-    if format == "lines":
-        return pl.scan_lines(path, name=LINE)
-    renamed = None if header else lambda found: [f"column_{i + 1}" for i in range(len(found))]
-    return pl.scan_csv(
-        path, separator="\t" if format == "tsv" else ",", has_header=header, infer_schema=False, glob=False,
-        with_column_names=renamed,
-    )  # fmt: skip
-
-
-def format_of(path: Path, given: str | None) -> str:
-    """The format given, or the one that the name of the file tells."""
-    if given is not None:
-        return given
-    suffixes = [s.lower() for s in path.suffixes]
-    if suffixes and suffixes[-1] == ".gz":
-        suffixes.pop()
-    found = _SUFFIXES.get(suffixes[-1] if suffixes else "")
-    if found is None:
-        raise InputError(
-            f"{path}: the format is not clear from the name; add --format with one of {', '.join(FORMATS)}"
-        )
-    return found
-
-
-def expand(name: str) -> list[Path]:
-    """Return the files behind a path or glob, in order of their names."""
+def expand(name: str) -> list[Location]:
+    """Return the files behind a path or glob, in order of their names; an address stands for itself."""
+    if is_remote(name):
+        return [name]
     if os.path.isfile(name):
         return [Path(name)]
     if os.path.isdir(name):
@@ -106,17 +65,21 @@ def require_columns(label: str, wanted: Sequence[str], have: Sequence[str]) -> N
             raise InputError(f"{label}: no column {name!r}; {hint}")
 
 
-def rows_in(path: Path, format: str) -> int | None:
+def rows_in(where: Location, format: str) -> int | None:
     """Return the number of rows: from metadata, else from the size and the length of the first lines."""
+    if isinstance(where, str) or compression_of(where) is not None:
+        return None
     try:
         if format in ("parquet", "arrow"):
             import polars as pl
 
-            return int(scan(path, format, header=True, names=None).select(pl.len()).collect().item())
-        if path.suffix.lower() == ".gz":
+            scan = FORMATS[format].scan
+            assert scan is not None
+            return int(scan(where, Dialect(), None).select(pl.len()).collect().item())
+        if format not in ("csv", "tsv", "ndjson", "lines", "uniq"):
             return None
-        with open(path, "rb") as file:
+        with open(where, "rb") as file:
             head = file.read(1 << 20)
-        return round(path.stat().st_size * head.count(b"\n") / max(len(head), 1))
+        return round(where.stat().st_size * head.count(b"\n") / max(len(head), 1))
     except Exception:
         return None

@@ -1,8 +1,8 @@
-"""Read items from files and standard input, in batches of bounded memory.
+"""Read rows from files, databases and standard input, in batches of bounded memory.
 
-A :class:`Source` is one or several files (CSV, TSV, both also gzipped, NDJSON, lines of text, Parquet, Arrow IPC,
-globs), the result of an SQL query over them, or standard input; a :class:`Wanted` says which columns make an item
-and what else is needed. :meth:`Source.batches` then yields :class:`Batch` after :class:`Batch`.
+A :class:`Source` is one or several files of a :class:`~unnoise.reading.formats.Format`, addresses that polars opens,
+the result of an SQL query, or standard input; a :class:`Wanted` says which columns make an item and what else is
+needed. :meth:`Source.batches` then yields :class:`Batch` after :class:`Batch`.
 
 Text formats hold strings: a column of them is read as text unless ``integers`` is set ("00123" must not become
 123). Parquet, Arrow and the result of a query have types of their own: integers stay integers, text stays text and
@@ -17,12 +17,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..errors import InputError
-from .scan import FORMATS, LINE, collect_batches, expand, format_of, require_columns, rows_in, scan
+from .columns import as_text, column_of_integers, item_column, uuid_columns, uuid_text
+from .formats import FORMATS, LINE, Dialect, Location, compression_of, format_of, open_bytes
+from .scan import collect_batches, expand, require_columns, rows_in
+from .streams import Wants
 
 if TYPE_CHECKING:
     import polars as pl
@@ -31,12 +35,11 @@ if TYPE_CHECKING:
     from ..sketches.sketch import Sketch
     from .groups import GroupedSketch
 
-__all__ = ["CHUNK", "FORMATS", "LINE", "Batch", "Source", "Wanted", "column_of_integers", "feed", "open_source"]
+__all__ = ["CHUNK", "FORMATS", "LINE", "Batch", "Source", "Wanted", "check_format", "feed", "open_source"]
 
 CHUNK = 1 << 20
 """Rows in a batch, half as many where columns are text: fewer would cost time, more would cost memory."""
 
-TYPED = ("parquet", "arrow", "sql")
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
@@ -102,21 +105,54 @@ class Source:
     """Where rows come from; made by :func:`open_source`.
 
     name : for messages: a path, "standard input" or "the query"
-    format : one of FORMATS, or "sql"
-    paths : the files, none for standard input
+    format : a key of FORMATS, or "sql"
+    places : the files and addresses, none for standard input
     """
 
     name: str
     format: str
-    paths: tuple[Path, ...] = ()
-    header: bool = True
+    places: tuple[Location, ...] = ()
+    dialect: Dialect = field(default_factory=Dialect)
     sql: str | None = None
     stream: BinaryIO | None = field(default=None, compare=False)
 
     @property
     def typed(self) -> bool:
         """Whether columns have types of their own."""
-        return self.format in TYPED
+        return self.format == "sql" or FORMATS[self.format].typed
+
+    @property
+    def item(self) -> str | None:
+        """The column of the items, where the format has a fixed one."""
+        return None if self.format == "sql" else FORMATS[self.format].item
+
+    @property
+    def counts(self) -> str | None:
+        """The column of occurrences that the format brings along."""
+        return None if self.format == "sql" else FORMATS[self.format].counts
+
+    def schema(self, wanted: Wanted | None = None) -> dict[str, Any]:
+        """Return the columns and their types, from metadata or the first line alone."""
+        if self.stream is not None:
+            raise InputError("the columns of a stream are not known beforehand; write it to a file first")
+        where = self.wheres[0]
+        with _readable(self, where):
+            return dict(self._schema(where, wanted))
+
+    def _schema(self, where: Location | None, wanted: Wanted | None) -> dict[str, Any]:
+        import polars as pl
+
+        format = None if where is None else FORMATS[self.format]
+        if format is not None and format.query is not None:
+            return format.query(Path(str(where)), self.sql).types
+        if format is not None and format.item is not None and format.scan is None:
+            both = {format.item: pl.Int64 if format.typed else pl.String}
+            return both | ({format.counts: pl.Int64} if format.counts else {})
+        return dict(self._lazy(where, wanted).collect_schema())
+
+    def columns(self) -> list[str]:
+        """Return the names of the columns."""
+        return list(self.schema())
 
     def item_types(self, wanted: Wanted) -> tuple[str, ...]:
         """Return "int" or "str" for each column of an item, from the format and the schema alone."""
@@ -124,77 +160,101 @@ class Source:
             return tuple("int" if wanted.integers else "str" for _ in wanted.columns)
         if self.stream is not None:
             raise InputError("the types of a stream are not known beforehand; write it to a file first")
-        where = self.paths[0] if self.sql is None else None
-        with _readable(self, where):
-            schema = self._frame(where, wanted).collect_schema()
-            require_columns(self._label(where), wanted.names, schema.names())
-        return tuple("int" if schema[name].is_integer() else "str" for name in wanted.columns)
+        schema = self.schema(wanted)
+        require_columns(self._label(self.wheres[0]), wanted.names, list(schema))
+        import polars as pl
 
-    def columns(self) -> list[str]:
-        """Names of all columns (of the first file, where there are several)."""
-        if self.format == "lines":
-            return [LINE]
-        where = self.paths[0] if self.paths and self.sql is None else None
-        with _readable(self, where):
-            return list(self._frame(where, None).collect_schema().names())
+        empty = (pl.Series(name, [], dtype=schema[name]) for name in wanted.columns)
+        return tuple("int" if item_column(series, self.name).dtype == pl.Int64 else "str" for series in empty)
 
     def rows(self) -> int | None:
         """Return about how many rows there are, for progress bars; None where that is not cheap to say."""
-        if self.sql is not None or not self.paths:
+        if self.sql is not None or not self.places:
             return None
-        guesses = [rows_in(path, self.format) for path in self.paths]
+        guesses = [rows_in(where, self.format) for where in self.places]
         return None if None in guesses else sum(g for g in guesses if g is not None)
 
+    @property
+    def wheres(self) -> Sequence[Location | None]:
+        """What is read one after the other: each file, or once the stream or the query over all of them."""
+        over_all = self.format == "sql" or not self.places
+        return (None,) if over_all else self.places
+
     def batches(self, wanted: Wanted, chunk: int | None = None) -> Iterator[Batch]:
-        """Yield the rows in batches of at most ``chunk``; no rows at all is an error."""
-        seen, chunk = 0, chunk or self._chunk(wanted)
-        wheres: Sequence[Path | None] = self.paths if self.paths and self.sql is None else (None,)
-        for where in wheres:
+        """Yield the rows in batches of at most ``chunk``."""
+        chunk = chunk or self._chunk(wanted)
+        for where in self.wheres:
             offset = 0
-            for frame in self._frames(where, wanted, chunk):
+            for frame in self.frames(where, wanted, chunk):
                 yield self._batch(frame, wanted, where, offset)
                 offset += frame.height
-            seen += offset
-        if not seen:
-            raise InputError(f"{self.name}: there must be at least one row, got none")
 
     def _chunk(self, wanted: Wanted) -> int:
         """Return how many rows to read at a time."""
         slim = self.typed and self.stream is None and set(self.item_types(wanted)) == {"int"}
         return CHUNK if slim and wanted.person is None and wanted.group is None else CHUNK // 2
 
-    def _frames(self, where: Path | None, wanted: Wanted, chunk: int) -> Iterator[pl.DataFrame]:
-        if self.stream is not None:
-            yield from self._stream_frames(wanted, chunk)
-            return
+    def frames(self, where: Location | None, wanted: Wanted, chunk: int) -> Iterator[pl.DataFrame]:
+        """Yield the wanted columns of one file as they are, at most ``chunk`` rows at a time."""
         with _readable(self, where):
-            lazy = self._frame(where, wanted)
-            require_columns(self._label(where), wanted.names, lazy.collect_schema().names())
-            yield from collect_batches(lazy.select(wanted.names), chunk, whole_rows=not self.typed)
+            for frame in self._raw(where, wanted, chunk):
+                yield from frame.iter_slices(chunk) if frame.height > chunk else (frame,)
 
-    def _stream_frames(self, wanted: Wanted, chunk: int) -> Iterator[pl.DataFrame]:
-        from .streams import stream_frames
+    def _raw(self, where: Location | None, wanted: Wanted, chunk: int) -> Iterator[pl.DataFrame]:
+        label, names = self._label(where), wanted.names
+        format = None if self.format == "sql" else FORMATS[self.format]
+        if format is not None and format.query is not None:
+            result = format.query(Path(str(where)), self.sql)
+            require_columns(label, names, list(result.types))
+            yield from result.frames(names, chunk)
+        elif format is not None and (where is None or self._streamed(where)):
+            yield from self._stream(where, wanted)
+        else:
+            lazy = self._lazy(where, wanted)
+            require_columns(label, names, lazy.collect_schema().names())
+            texts = uuid_columns(where, self.format, names)
+            found = collect_batches(lazy.select(names), chunk, whole_rows=not self.typed)
+            yield from (frame.with_columns(map(uuid_text, texts)) for frame in found) if texts else found
 
-        assert self.stream is not None
-        require: Callable[[list[str]], None] = lambda have: require_columns(self.name, wanted.names, have)  # noqa: E731
-        with _readable(self, None):
-            yield from stream_frames(self.stream, self.format, wanted.names, require, self.header, chunk)
+    def _streamed(self, where: Location) -> bool:
+        """Whether a file is read as bytes: what polars cannot scan."""
+        return FORMATS[self.format].scan is None or compression_of(where) == "bz2"
 
-    def _frame(self, where: Path | None, wanted: Wanted | None) -> pl.LazyFrame:
+    def _stream(self, where: Location | None, wanted: Wanted) -> Iterator[pl.DataFrame]:
+        format, label = FORMATS[self.format], self._label(where)
+        if format.stream is None:
+            raise InputError(f"{label}: {self.format} cannot be read as a stream; decompress it to a file first")
+        dialect = self.dialect
+        require: Callable[[list[str]], None] = lambda have: require_columns(label, wanted.names, have)  # noqa: E731
+        with nullcontext(self.stream) if where is None else open_bytes(where) as opened:
+            assert opened is not None
+            sign = dialect.delimiter or format.delimiter
+            yield from format.stream(
+                Wants(opened, wanted.names, require, label, dialect.header, sign, dialect.quote)
+            )
+
+    def _lazy(self, where: Location | None, wanted: Wanted | None) -> pl.LazyFrame:
         """Return the lazy table of one file, or of the query over all of them."""
         import polars as pl
 
-        if self.sql is None:
-            assert where is not None
-            return scan(where, self.format, self.header, wanted.names if wanted else None)
-        tables = [scan(path, format_of(path, None), self.header, None) for path in self.paths]
+        names = None if wanted is None else wanted.names
+        if where is not None:
+            return self._table(where, self.format, names)
+        tables = [self._table(place, format_of(place, None), None) for place in self.places]
         with pl.SQLContext({"data": pl.concat(tables)}) as context:
+            assert self.sql is not None
             return context.execute(self.sql, eager=False)
 
-    def _label(self, where: Path | None) -> str:
+    def _table(self, where: Location, name: str, names: Sequence[str] | None) -> pl.LazyFrame:
+        scan = FORMATS[name].scan
+        if scan is None or compression_of(where) == "bz2":
+            raise InputError(f"{where}: a file of this kind cannot be queried; leave out --sql or decompress it first")
+        return scan(where, self.dialect, names)
+
+    def _label(self, where: Location | None) -> str:
         return self.name if where is None else str(where)
 
-    def _batch(self, frame: pl.DataFrame, wanted: Wanted, where: Path | None, offset: int) -> Batch:
+    def _batch(self, frame: pl.DataFrame, wanted: Wanted, where: Location | None, offset: int) -> Batch:
         """Give the columns their types and drop incomplete rows."""
         import polars as pl
 
@@ -206,9 +266,9 @@ class Source:
             if name in integers:
                 series = column_of_integers(series, label, offset, text_hint=name != wanted.counts)
             elif name in wanted.columns:
-                series = _item_column(series, label)
+                series = item_column(series, label)
             else:
-                series = series.cast(pl.String)
+                series = as_text(series)
             columns.append(series)
         complete = pl.DataFrame(columns)
         if any(series.null_count() for series in columns):
@@ -225,27 +285,41 @@ def open_source(
     format: str | None = None,
     sql: str | None = None,
     header: bool = True,
+    delimiter: str | None = None,
+    quote: str | None = '"',
     stream: BinaryIO | None = None,
 ) -> Source:
-    """Return the source behind paths, globs or ``-`` (standard input, CSV unless ``format`` says otherwise).
+    """Return the source behind paths, globs, addresses or ``-`` (standard input, CSV unless ``format`` says otherwise).
 
-    ``sql`` is a query over the table ``data``: all the files, one below the other.
+    ``sql`` is a query over the table ``data``: all the files, one below the other; in the file of a database, over
+    the tables that are there.
     """
-    if format is not None and format not in FORMATS:
-        raise InputError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
+    check_format(format)
+    dialect = Dialect(header, delimiter, quote)
     names = [os.fspath(name) for name in inputs]
     if not names:
         raise InputError("an input is required: a file, a glob such as 'logs/*.parquet', or - for standard input")
     if "-" in names:
-        return _standard_input(names, format, sql, header, stream)
-    paths = [path for name in names for path in expand(name)]
-    formats = {format_of(path, format) for path in paths}
+        return _standard_input(names, format, sql, dialect, stream)
+    places = [place for name in names for place in expand(name)]
+    formats = {format_of(place, format) for place in places}
     if len(formats) > 1 and sql is None:
         raise InputError(f"all inputs must have one format, got {', '.join(sorted(formats))}")
-    name = str(paths[0]) if len(paths) == 1 else f"{names[0]} ({len(paths)} files)"
+    kind = formats.pop() if len(formats) == 1 else "sql"
+    if kind != "sql" and FORMATS[kind].query is not None:
+        if len(places) > 1:
+            raise InputError(f"a database must be the only input, got {' '.join(names)}")
+        return Source(str(places[0]), kind, tuple(places), dialect, sql)
     if sql is not None:
-        return Source("the query", "sql", tuple(paths), header, sql)
-    return Source(name, formats.pop(), tuple(paths), header)
+        return Source("the query", "sql", tuple(places), dialect, sql)
+    name = str(places[0]) if len(places) == 1 else f"{names[0]} ({len(places)} files)"
+    return Source(name, kind, tuple(places), dialect)
+
+
+def check_format(format: str | None) -> None:
+    """Refuse a format that is not in the table."""
+    if format is not None and format not in FORMATS:
+        raise InputError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
 
 
 def feed(target: Sketch | GroupedSketch, batches: Iterable[Batch], *, persons: bool = False) -> None:
@@ -272,60 +346,23 @@ def feed(target: Sketch | GroupedSketch, batches: Iterable[Batch], *, persons: b
         raise
 
 
-def column_of_integers(series: pl.Series, label: str, offset: int = 0, *, text_hint: bool = True) -> pl.Series:
-    """Return the column as 64-bit integers, or say in which row there is something else."""
-    import polars as pl
-
-    if series.dtype == pl.Int64:
-        return series
-    if series.dtype.is_integer() or series.dtype == pl.String:
-        whole = series.cast(pl.Int64, strict=False)
-        bad = whole.is_null() & series.is_not_null()
-        if not bad.any():
-            return whole
-        at = int(bad.arg_true()[0])
-        fix = "leave out --int to count the values as text" if text_hint else "correct or remove the row"
-        raise InputError(
-            f"{label}, row {offset + at + 1}: {series.name} must be a 64-bit integer, got {series[at]!r}; {fix}"
-        )
-    raise InputError(
-        f"{label}: column {series.name} must hold integers, got {series.dtype}; "
-        f"cast it: --sql 'SELECT CAST({series.name} AS BIGINT) AS {series.name}, … FROM data'"
-    )
-
-
-def _item_column(series: pl.Series, label: str) -> pl.Series:
-    """Return a column of an item as Int64 or String; other types are not hashed alike in every engine."""
-    import polars as pl
-
-    if series.dtype.is_integer():
-        return column_of_integers(series, label)
-    if series.dtype == pl.String:
-        return series
-    if series.dtype in (pl.Categorical, pl.Null) or isinstance(series.dtype, pl.Enum):
-        return series.cast(pl.String)
-    raise InputError(
-        f"{label}: column {series.name} must hold text or integers, got {series.dtype}; "
-        f"cast it: --sql 'SELECT CAST({series.name} AS VARCHAR) AS {series.name} FROM data'"
-    )
-
-
 def _standard_input(
-    names: list[str], format: str | None, sql: str | None, header: bool, stream: BinaryIO | None
+    names: list[str], format: str | None, sql: str | None, dialect: Dialect, stream: BinaryIO | None
 ) -> Source:
     if len(names) > 1:
         raise InputError(f"standard input (-) must be the only input, got {' '.join(names)}")
     if sql is not None:
         raise InputError("--sql needs files, got standard input; write it to a file first")
-    if format == "parquet":
-        raise InputError("Parquet cannot be read from standard input; write it to a file first")
-    return Source("standard input", format or "csv", (), header, None, stream or sys.stdin.buffer)
+    kind = format or "csv"
+    if FORMATS[kind].stream is None:
+        raise InputError(f"{kind} cannot be read from standard input; write it to a file first")
+    return Source("standard input", kind, (), dialect, None, stream or sys.stdin.buffer)
 
 
 class _readable:
     """Turn what a reader raises into one line naming file, row and fix."""
 
-    def __init__(self, source: Source, where: Path | None) -> None:
+    def __init__(self, source: Source, where: Location | None) -> None:
         self.source, self.where = source, where
 
     def __enter__(self) -> None:
@@ -336,4 +373,4 @@ class _readable:
             return
         from .badrows import explain
 
-        raise InputError(explain(self.source.format, self.where, self.source.name, error)) from None
+        raise InputError(explain(self.source, self.where, error)) from None

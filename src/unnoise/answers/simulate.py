@@ -1,0 +1,181 @@
+"""Releases that might be: data of a guessed shape, counted as a sketch of any kind counts, with noise upon them.
+
+A :class:`Setting` is everything public about a release. :meth:`Setting.draw` draws true counts from the shape, anew
+for every release, puts them into cells and adds the noise:
+
+* known: one cell per item of a domain, items of count 0 included;
+* hashed: every item that occurs falls into one of the cells of its level by chance; the level is ℓ with probability
+  2^−(ℓ+1), the last one taking what is left;
+* sampled: every item of the domain has a cell with probability cells/items.
+
+Merging k sketches adds up k noises; the shape is that of the merged data. Cells of equal count are drawn together, by a
+multinomial, so that the time follows the number of different counts (hashed: the number of items).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..arrays import Int64
+from ..errors import InputError
+from ..layout import Layout
+from ..noise import DiscreteLaplace
+from ..noisy import NoisyProfile, combine, tally
+from .estimate import number
+from .profile import Profile
+from .shapes import shape_text, shaped
+
+__all__ = ["KINDS", "MOST_HASHED", "Release", "Setting", "draw_noisy_profile", "errors"]
+
+KINDS = ("known", "hashed", "sampled")
+
+MOST_HASHED = 10**8
+"""Most items that are thrown into cells one by one."""
+
+TAIL = 1e-13
+"""Noise beyond the reach of this probability is left out of the drawing."""
+
+
+class Release(NamedTuple):
+    """A simulated release and the truth behind it: which counts occur, and how many items have each."""
+
+    noisy: NoisyProfile
+    values: Int64
+    how_many: Int64
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is public about a release.
+
+    kind : "known", "hashed" or "sampled"
+    epsilon : ε of each sketch
+    cells : number of cells
+    items : items of the domain (known, sampled) or distinct items (hashed)
+    levels : levels of a hashed sketch
+    merges : sketches added up
+    cap : largest count there can be, or None
+    shape : law of the counts of the items
+    """
+
+    kind: str
+    epsilon: float
+    cells: int
+    items: int
+    levels: int = 1
+    merges: int = 1
+    cap: int | None = None
+    shape: Any = 2.0
+
+    def __post_init__(self) -> None:
+        if self.kind == "sampled" and self.items < self.cells:
+            raise InputError(f"items must be at least cells={self.cells} of a sampled sketch, got {self.items}")
+        if self.kind == "hashed" and self.items > MOST_HASHED:
+            raise InputError(f"items must be at most {MOST_HASHED:,} to be simulated, got {self.items:,}")
+
+    @property
+    def law(self) -> DiscreteLaplace:
+        """The noise in a cell after merging."""
+        return DiscreteLaplace(self.epsilon, self.merges)
+
+    def counts(self, rng: np.random.Generator | None) -> tuple[Int64, Int64]:
+        """Return the true counts that occur and how many items have each; without chance if there is no ``rng``."""
+        values, how_many = shaped(self.shape, self.items, rng)
+        if self.cap is not None:
+            values, how_many = combine([(np.minimum(values, self.cap), how_many)])
+        if self.kind == "hashed":
+            values, how_many = values[values > 0], how_many[values > 0]
+        return values, how_many
+
+    def draw(self, rng: np.random.Generator) -> Release:
+        """Draw a data set and its release."""
+        values, how_many = self.counts(rng)
+        if self.kind == "hashed":
+            return Release(self._hashed(values, how_many, rng), values, how_many)
+        if self.kind == "known":
+            return Release(draw_noisy_profile(values, how_many, self.law, rng), values, how_many)
+        seen = rng.binomial(how_many, self.cells / self.items)
+        if seen.sum() == 0:
+            seen[0] = 1
+        noisy = draw_noisy_profile(values[seen > 0], seen[seen > 0], self.law, rng)
+        rate = Fraction(self.cells, self.items)
+        layout = Layout(kind="sampled", cells=int(seen.sum()), domain=self.items, rate=rate, hash_seed=0)
+        return Release(NoisyProfile(noisy.values, noisy.tally, noisy.noise, layout), values, how_many)
+
+    def _hashed(self, values: Int64, how_many: Int64, rng: np.random.Generator) -> NoisyProfile:
+        size = max(1, self.cells // self.levels)
+        item = np.repeat(values, how_many).astype(float)
+        level = np.minimum(rng.geometric(0.5, item.size) - 1, self.levels - 1)
+        cell = level * size + rng.integers(0, size, item.size)
+        cells = np.bincount(cell, weights=item, minlength=size * self.levels).astype(np.int64)
+        layout = Layout(kind="hashed", cells=size, hash_seed=0)
+        parts = tuple(
+            NoisyProfile(noisy.values, noisy.tally, self.law, layout)
+            for noisy in (
+                draw_noisy_profile(*tally(part), self.law, rng) for part in np.split(cells, self.levels)
+            )
+        )
+        if self.levels == 1:
+            return parts[0]
+        whole = Layout(kind="hashed", cells=size * self.levels, levels=self.levels, hash_seed=0)
+        return NoisyProfile(*combine([(p.values, p.tally) for p in parts]), self.law, whole, parts)
+
+    def assumptions(self) -> list[str]:
+        """What the figures rest on, in plain words."""
+        what = {
+            "known": f"one cell for each of {number(self.items)} items",
+            "hashed": f"{number(self.items)} distinct items in {number(self.cells)} cells "
+            f"({self.items / self.cells:.2g} items a cell{f', {self.levels} levels' if self.levels > 1 else ''})",
+            "sampled": f"cells for {number(self.cells)} of {number(self.items)} items",
+        }[self.kind]
+        said = [
+            f"a {self.kind} sketch: {what}",
+            f"counts that follow {shape_text(self.shape)}, drawn anew for every release: other data, other errors",
+            f"ε = {self.epsilon:g} for one occurrence; for persons with up to C of them divide ε by C first",
+        ]
+        if self.merges > 1:
+            said.append(f"{self.merges} sketches merged, each with its noise; the counts are those of the merged data")
+        if self.cap is not None:
+            told = "" if self.kind == "hashed" else ", and the estimator is told so"
+            said.append(f"no count above {number(self.cap)}{told}")
+        return said
+
+
+def draw_noisy_profile(
+    values: Int64, how_many: Int64, law: DiscreteLaplace, rng: np.random.Generator
+) -> NoisyProfile:
+    """Draw the noisy profile of cells with known counts: a simulation, neither secret nor private."""
+    reach = law.reach(TAIL)
+    common = how_many > 2 * reach
+    grid = np.arange(-reach, reach + 1)
+    pmf = law.pmf(grid)
+    pmf = pmf / pmf.sum()
+    rare = np.repeat(values[~common], how_many[~common])
+    noise = grid[np.searchsorted(np.cumsum(pmf)[:-1], rng.random(rare.size), side="right")]
+    pairs = [(rare + noise, np.ones(rare.size, dtype=np.int64))]
+    for value, cells in zip(values[common].tolist(), how_many[common].tolist()):
+        drawn = rng.multinomial(cells, pmf)
+        pairs.append(((value + grid)[drawn > 0], drawn[drawn > 0]))
+    points, counted = combine(pairs)
+    return NoisyProfile.from_tally(points, counted, noise=law)
+
+
+def errors(profile: Profile, values: Int64, how_many: Int64) -> dict[str, float]:
+    """ℓ1, ℓ2, ℓ∞ and W1 between a reconstructed profile and the true one.
+
+    >>> noisy = NoisyProfile.from_counts([0, 2], epsilon=1)
+    >>> guess = Profile(np.array([0, 2]), np.array([0.5, 0.5]), "by hand", noisy)
+    >>> errors(guess, np.array([0, 3]), np.array([1, 1]))
+    {'l1': 1.0, 'l2': 0.7071067811865476, 'linf': 0.5, 'w1': 0.5}
+    """
+    support = np.union1d(profile.support, values)
+    gap = np.zeros(support.size)
+    gap[np.searchsorted(support, profile.support)] += profile.mass
+    gap[np.searchsorted(support, values)] -= how_many / how_many.sum()
+    w1 = float(np.abs(np.cumsum(gap)[:-1]) @ np.diff(support))
+    size = np.abs(gap)
+    return {"l1": float(size.sum()), "l2": float(np.sqrt(gap @ gap)), "linf": float(size.max()), "w1": w1}

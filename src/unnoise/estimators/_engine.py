@@ -1,0 +1,301 @@
+"""One engine for every sketch: walks of the log profile, weighed by evidence, averaged, with a posterior.
+
+A model says: the logarithm of the mass per count is a random walk (:mod:`._smooth_walk`) of order 2 or 3 in t, log(1
++ t) or log t, of unknown stiffness λ, beside a few *atoms* (single counts with a vague mass of their own). Each model
+has a mode and an evidence (:mod:`._mode`). The search, in full:
+
+1. Every family is climbed both ways over the decades of λ, from a strength at which its walk spreads by ± 3 and from
+   the best mode so far, until PAST nats past its peak; after that it is given up if BEHIND nats behind the best.
+2. The steps of the best model that stand out (4 robust deviations) are set free, and its ladder climbed once more.
+3. The best mode is asked at every count t whether the cells want more mass there than it gives (:meth:`strain`). Where
+   that exceeds STRAIN standard errors an atom is put, and 1. to 3. are repeated with it, at most ROUNDS times.
+4. Models within NEGLIGIBLE nats of the best that pass the same certificate are averaged by evidence.
+
+**Posterior.** With θ̂ the mode, N = e^θ̂, D = diag N, J the information of the cells about θ and A = P + J its posterior
+precision, the items that *are* there, given the cells, have mean M(θ̂), one EM step from N, and covariance
+
+    C = (D − J) + (D − J)·A⁻¹·(D − J):
+
+D − J is the missing information [1]_, the scatter of the items for given θ; dM/dθ = D − J carries the doubt about θ.
+Without a prior A = J and C = D·J⁻¹·D − D: the variance of the unbiased estimate less the Poisson one of the items.
+
+.. [1] T. A. Louis, "Finding the observed information matrix when using the EM algorithm", JRSS B 44, 1982.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from ..arrays import Floats, Int64
+from ._fourier import Blocks, FourierChannel, Seen
+from ._mode import find_mode
+from ._smooth_walk import JUMP, Walk
+
+__all__ = ["FAMILIES", "Model", "Posterior", "Search", "explore", "posterior"]
+
+FAMILIES = (("log1p", 2), ("log", 2), ("log1p", 3), ("log", 3), ("t", 2))
+"""Coordinate and order of the walks."""
+
+STRENGTHS: Floats = np.logspace(-3, 12, 16)
+"""λ: a decade is a third of a nat or so for a walk of a hundred steps, far below what the cells say of it."""
+
+PAST, BEHIND, NEGLIGIBLE = 8.0, 12.0, 12.0
+"""Nats: e⁻⁸ is a weight of 1/3000."""
+
+LEVEL = 0.1
+"""Nats within which λ no longer matters, as where a walk is as stiff as can be: one strength tells all."""
+
+STRAIN = 4.0
+"""Standard errors by which the cells may want more mass at a count: 3·10⁻⁵, times some hundred counts."""
+
+UNEXPLAINED = 0.05
+"""Share of the cells that the background alone may explain."""
+
+ROUNDS, MOST_ATOMS = 5, 12
+"""Rounds in which atoms are added, and how many in all."""
+
+DEEPEST = 50.0
+"""Nats below its peak at which a mode of another family may start: from further down Newton's method creeps."""
+
+RIDGE = 1e-9
+"""Added to a precision whose diagonal is scaled to 1: far below what a cell tells, far above rounding."""
+
+FEWEST = 8.0
+"""Cells that must speak for an atom: fewer are a few large items, which the walk may pass over."""
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A fitted model: family, strength, mode and evidence."""
+
+    name: str
+    theta: Floats
+    log_evidence: float
+    rung: int
+    walk: Walk
+    precision: Floats
+
+
+@dataclass
+class Search:
+    """What was tried on one set of blocks; ``best`` is the model with the highest evidence."""
+
+    channel: FourierChannel
+    level: float
+    models: list[Model] = field(default_factory=list)
+    fits: int = 0
+    not_converged: int = 0
+    uncertified: int = 0
+
+    @property
+    def walked(self) -> int:
+        """Number of blocks that the walks go over."""
+        return self.channel.blocks.covered
+
+    @property
+    def best(self) -> Model | None:
+        """The model of highest evidence."""
+        return max(self.models, key=lambda model: model.log_evidence, default=None)
+
+    def walk(self, coordinate: str, order: int) -> Walk:
+        """The walk of a family over the first ``walked`` blocks; the atoms behind them stand alone."""
+        blocks = self.channel.blocks
+        centres = blocks.centres
+        x = {"t": centres, "log1p": np.log1p(centres), "log": np.log(np.maximum(centres, 0.5))}[coordinate]
+        position = np.concatenate([np.arange(self.walked), np.zeros(blocks.size - self.walked, dtype=np.int64)])
+        return Walk(np.asarray(x, dtype=float), position.astype(np.int64), order, level=self.level)
+
+    def fit(self, name: str, walk: Walk, rung: int, start: Floats, wanted: float) -> Model | None:
+        """Fit one model; None where it did not converge or is not wanted."""
+        precision = walk.precision(float(STRENGTHS[rung]))
+        mode = find_mode(self.channel, walk, precision, start, wanted=wanted)
+        self.fits += 1
+        if mode.hopeless or not mode.converged:
+            self.not_converged += not mode.hopeless
+            return None
+        return Model(f"{name}, λ={STRENGTHS[rung]:.0e}", mode.theta, mode.log_evidence, rung, walk, precision)
+
+    def climb(self, name: str, walk: Walk, first: int, start: Floats) -> Model | None:
+        """Fit both ways from the strength ``first`` until PAST nats past the peak; return the best."""
+        peak: Model | None = None
+        origin = start
+        for rungs in (range(first, STRENGTHS.size), range(first - 1, -1, -1)):
+            theta = origin
+            for rung in rungs:
+                wanted = -np.inf if peak is None else peak.log_evidence - PAST
+                model = self.fit(name, walk, rung, theta, wanted)
+                if model is None:
+                    if peak is None:
+                        continue
+                    break
+                self.models.append(model)
+                theta = model.theta
+                if peak is None:
+                    origin = theta
+                rise = np.inf if peak is None else model.log_evidence - peak.log_evidence
+                if peak is None or rise > 0:
+                    peak = model
+                best = self.best or peak
+                if abs(rise) < LEVEL or rise < -PAST or (rise < 0 and peak.log_evidence < best.log_evidence - BEHIND):
+                    break
+        return peak
+
+    def usual(self, walk: Walk, coordinate: str, order: int) -> int:
+        """Rung at which an integrated walk spreads by ± 3: X³/3λ (order 2), X⁵/20λ (order 3) over a length X."""
+        centres = self.channel.blocks.centres[: self.walked]
+        low, high = float(centres[0]), float(centres[-1])
+        length = {"t": high - low, "log1p": math.log1p(high) - math.log1p(low), "log": math.log(high / max(low, 0.5))}
+        strength = max(length[coordinate], 1.0) ** (2 * order - 1) / (3 if order == 2 else 20) / JUMP**2
+        return int(np.abs(np.log(STRENGTHS / strength)).argmin())
+
+    def set_free(self, best: Model) -> None:
+        """Free the steps of the best model that stand out, and climb again."""
+        walk = best.walk
+        steps = walk.steps.copy()
+        steps[self.walked :] = False
+        size = np.abs(walk.differences(best.theta))
+        usual = 1.4826 * float(np.median(size[steps])) + 1e-12 if steps.any() else np.inf
+        loose = np.flatnonzero(steps & (size > 4 * usual))
+        if loose.size == 0 or loose.size > 0.4 * steps.sum():
+            return
+        name = f"{best.name.split(', λ')[0]}, {loose.size} steps free"
+        self.climb(name, walk.freed(loose), best.rung, best.theta)
+
+
+def _round(search: Search, start: Floats, families: Sequence[tuple[str, int]]) -> None:
+    """Climb every family, then free the outlying steps of the best."""
+    for coordinate, order in families:
+        if search.walked <= order:
+            continue
+        walk = search.walk(coordinate, order)
+        best = search.best
+        theta = start if best is None else best.theta
+        theta = np.maximum(theta, theta.max() - DEEPEST)
+        search.climb(f"{coordinate} order {order}", walk, search.usual(walk, coordinate, order), theta)
+    if search.best is not None:
+        search.set_free(search.best)
+
+
+def explore(
+    channel: FourierChannel, start: Floats, level: float, counts: Blocks,
+    families: Sequence[tuple[str, int]] = FAMILIES,
+) -> Search:
+    """Search for models of the channel's cells; ``counts`` are the single counts at which modes are certified."""
+    theta = start
+    for turn in range(ROUNDS + 1):
+        search = Search(channel, level)
+        _round(search, theta, families)
+        theta = theta if search.best is None else search.best.theta
+        more = _wanted(channel, theta, counts)
+        if more.size == 0 or turn == ROUNDS:
+            break
+        theta = np.concatenate([theta, _atom_start(channel, theta, more)])
+        channel = channel.with_blocks(channel.blocks.with_atoms(more))
+    _certify(search, counts)
+    return search
+
+
+def _wanted(channel: FourierChannel, theta: Floats, counts: Blocks) -> Int64:
+    """Return the counts at which the cells want more mass, the most wanted of each neighbourhood of the noise."""
+    atoms = channel.blocks.atoms
+    state = channel.at(channel.widths * np.exp(theta))
+    strain = channel.strain(state, counts)
+    apart = max(4, round(8 * math.sqrt(channel.noise.variance)))
+    found: list[int] = []
+    for j in np.argsort(-strain):
+        if strain[j] <= STRAIN or len(found) == 4 or atoms.size + len(found) >= MOST_ATOMS:
+            break
+        count = int(counts.first[j])
+        if all(abs(count - other) > apart for other in found) and count not in atoms:
+            found.append(count)
+    return np.array(found, dtype=np.int64)
+
+
+def _atom_start(channel: FourierChannel, theta: Floats, counts: Int64) -> Floats:
+    """Begin an atom with the mass that its neighbourhood shows in excess, or at least FEWEST."""
+    mass = np.full(counts.size, FEWEST)
+    part = channel.parts[0]
+    state = channel.at(channel.widths * np.exp(theta))
+    excess = part.tally - part.cells * state.rows[0]
+    reach = max(1, round(math.sqrt(channel.noise.variance)))
+    for i, count in enumerate(counts):
+        low, high = np.searchsorted(part.ends, [count - reach, count + reach])
+        mass[i] = max(FEWEST, float(excess[low : high + 1].sum()) / part.share)
+    return np.asarray(np.log(mass))
+
+
+def _certified(channel: FourierChannel, state: Seen, counts: Blocks) -> bool:
+    """Whether no count wants more mass, and the law explains the cells."""
+    return float(channel.strain(state, counts).max()) <= STRAIN and channel.unexplained(state) <= UNEXPLAINED
+
+
+def _certify(search: Search, counts: Blocks) -> None:
+    """Keep the models near the best that pass the certificate."""
+    best = search.best
+    if best is None:
+        return
+    near = [model for model in search.models if model.log_evidence > best.log_evidence - NEGLIGIBLE]
+    kept = []
+    for model in near:
+        state = search.channel.at(search.channel.widths * np.exp(model.theta))
+        if _certified(search.channel, state, counts):
+            kept.append(model)
+    search.uncertified = len(near) - len(kept)
+    search.models = kept or [best]
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """The averaged models: masses by blocks, what the items there add up to given the cells, and its covariance.
+
+    law : N, the average of the modes
+    mean, covariance : of the items themselves, by blocks
+    vague : the covariance that the cells alone would give, under a prior that joins no two counts
+    """
+
+    channel: FourierChannel
+    law: Floats
+    mean: Floats
+    covariance: Floats
+    vague: Floats
+    weights: list[tuple[str, float]]
+
+
+def posterior(search: Search) -> Posterior:
+    """Average the models by evidence."""
+    channel = search.channel
+    models = sorted(search.models, key=lambda model: -model.log_evidence)
+    weight = np.exp([model.log_evidence - models[0].log_evidence for model in models])
+    weight /= weight.sum()
+    laws, means, covariances = [], [], []
+    for model in models:
+        state = channel.at(channel.widths * np.exp(model.theta))
+        laws.append(state.mass)
+        means.append(state.mass * channel.step(state))
+        covariances.append(_covariance(channel, state, channel.hold(model.walk.bands(model.precision))))
+    mean = np.asarray(weight @ np.array(means))
+    covariance = sum(
+        w * (c + np.outer(each - mean, each - mean)) for w, c, each in zip(weight, covariances, means)
+    )
+    law = np.asarray(weight @ np.array(laws))
+    vague = _covariance(channel, channel.at(law), np.eye(law.size) / JUMP**2)
+    named = [(model.name, float(w)) for model, w in zip(models, weight)]
+    return Posterior(channel, law, mean, np.asarray(covariance), vague, named)
+
+
+def _covariance(channel: FourierChannel, state: Seen, prior: Floats) -> Floats:
+    """(D − J) + (D − J)·A⁻¹·(D − J)."""
+    information = channel.information(state)
+    missing = -information
+    missing[np.diag_indices_from(missing)] += state.mass
+    precision = prior + information
+    scale = 1 / np.sqrt(np.diag(precision))
+    precision *= np.outer(scale, scale)
+    precision[np.diag_indices_from(precision)] += RIDGE
+    half = solve_triangular(np.linalg.cholesky(precision), scale[:, None] * missing, lower=True, check_finite=False)
+    return np.asarray(missing + half.T @ half)

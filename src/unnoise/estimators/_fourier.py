@@ -1,0 +1,371 @@
+"""The Fourier channel: any power of the noise, with and without collisions, over one or several ranges of cells.
+
+Noise and collisions are products in frequency. With φ(ω) the transform of one noise, ρ its power and r·N_t the mass of
+count t per cell (r = 1/cells for a known domain, share/cells for the items of a hashed range),
+
+    known, sampled:   m̂(ω) = φ(ω)^ρ · Σ_t r·N_t·e^(−iωt)                 one more:  ∂m/∂N_t = r·p_ρ shifted by t
+    hashed:           m̂(ω) = φ(ω)^ρ · exp(Σ_t r·N_t·(e^(−iωt) − 1))        one more:  ∂m/∂N_t = r·(m shifted by t − m)
+
+so the law takes one transform, and its derivatives are shifts. Masses belong to *blocks* of counts, over which they are
+spread evenly, and noisy counts to *rows*; both through running sums: with M₂ the twice cumulated law, the share of
+block [s, e) that shows at or below v is (M₂[v − s] − M₂[v − e])/(e − s). Blocks may overlap: a single count inside a
+wide block is an *atom*.
+
+The transform is taken on the circle |z| = r < 1 with r^L = 10⁻⁸, L its length [1]_: what lies past L comes back
+multiplied by 10⁻⁸, and rounding grows by r^(−L/4) = 100 at most. Items past every row only say "above": e^(−Λ) and one
+open row. Every row is given BACKGROUND cells more, seen and expected alike, so that no cell is impossible.
+
+.. [1] P. Embrechts, M. Frei, "Panjer recursion versus FFT for compound distributions", Mathematical Methods of
+   Operations Research 69, 2009.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.fft import irfft, next_fast_len, rfft
+from scipy.linalg import cho_factor, cho_solve
+
+from ..arrays import Floats, Int64
+from ..noise import DiscreteLaplace
+from ._channel import Bands
+
+__all__ = ["FAR", "Blocks", "FourierChannel", "Part", "Seen", "counts_in_blocks", "rows_of"]
+
+Complex = NDArray[np.complex128]
+
+FAR = 1 << 62
+"""The count of all items above every row."""
+
+NEGLIGIBLE = 1e-13
+"""Probability of noise that is left out."""
+
+BACKGROUND = 0.01
+"""Cells added to every row, seen and expected alike: far below one cell, far above rounding."""
+
+LOST = math.log(1e8)
+"""−log r^L: how strongly what lies past the transform's length is suppressed."""
+
+PER_OCTAVE = 24
+"""Rows to the octave far up: 3 % of a count."""
+
+FINENESS = 8
+"""Rows to a standard deviation of the noise: what is told apart within one is (1/8)²/12 = 0.1 % of its information."""
+
+
+def counts_in_blocks(first: int, top: int, dense: int, per_octave: int) -> Int64:
+    """Return the starts of blocks that cover first..top, and top + 1: single counts up to ``dense``, then wider ones.
+
+    >>> counts_in_blocks(1, 12, 4, 2)
+    array([ 1,  2,  3,  4,  5,  7, 10, 13])
+    """
+    starts = list(range(first, min(dense, top) + 1))
+    start = max(first, min(dense, top) + 1)
+    while start <= top:
+        starts.append(start)
+        start = max(start + 1, round(start * 2 ** (1 / per_octave)))
+    return np.array([*starts, top + 1], dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Blocks of counts: block j holds the counts first[j]..stop[j] − 1.
+
+    The first ``covered`` of them stand side by side, the others (atoms) alone. FAR stands for "above every row".
+    """
+
+    first: Int64
+    stop: Int64
+    covered: int
+
+    @classmethod
+    def covering(cls, starts: Int64) -> Blocks:
+        """Blocks side by side, from their starts and one end."""
+        return cls(starts[:-1], starts[1:], starts.size - 1)
+
+    def with_atoms(self, counts: Int64) -> Blocks:
+        """The same with a block of its own for each of these counts."""
+        first, stop = np.concatenate([self.first, counts]), np.concatenate([self.stop, counts + 1])
+        return Blocks(first, stop, self.covered)
+
+    @property
+    def atoms(self) -> Int64:
+        """The single counts beside those covered, FAR among them."""
+        return self.first[self.covered :]
+
+    @property
+    def size(self) -> int:
+        """Number of blocks."""
+        return int(self.first.size)
+
+    @cached_property
+    def widths(self) -> Floats:
+        """Number of counts in each block."""
+        return (self.stop - self.first).astype(float)
+
+    @cached_property
+    def centres(self) -> Floats:
+        """Middle of each block."""
+        return self.first + (self.widths - 1) / 2
+
+    def spread(self, mass: Floats, top: int) -> Floats:
+        """Return the mass at each count 0..top, spread evenly over the blocks (what lies above is left out)."""
+        change = np.zeros(top + 2)
+        density = mass / self.widths
+        near = self.first <= top
+        np.add.at(change, self.first[near], density[near])
+        np.add.at(change, np.minimum(self.stop[near], top + 1), -density[near])
+        return np.maximum(np.cumsum(change)[:-1], 0.0)
+
+
+def rows_of(values: Int64, tally: Int64, noise: DiscreteLaplace, last: int) -> Int64:
+    """Return the last noisy count of each row, up to ``last``; all above are one more row.
+
+    Rows are an eighth of the noise wide, far up 1/PER_OCTAVE of an octave unless the cells there are not spread evenly.
+    For ρ = 1 what lies below 0 carries no information and is one row with 0; else rows reach down as far as noise is
+    likely to go.
+    """
+    fine = max(1, int(math.sqrt(noise.variance) / FINENESS))
+    low = min(0 if noise.power == 1 else -max(noise.reach(1e-4), 1), last)
+    flat = math.ceil(fine * PER_OCTAVE / math.log(2))
+    wide = [np.arange(low, min(flat, last) + 1, fine, dtype=np.int64), np.array([last])]
+    if last > flat:
+        wide.append(counts_in_blocks(flat, last, 0, PER_OCTAVE)[1:] - 1)
+    ends = np.unique(np.concatenate(wide))
+    running = np.concatenate([[0], np.cumsum(tally)])
+    pieces = [ends[:1]]
+    for start, end in pairwise(ends):
+        inner = np.arange(end, start, -fine)[::-1]
+        if inner.size > 1:
+            seen = np.diff(running[np.searchsorted(values, np.append(start, inner), side="right")])
+            inner = inner if _uneven(seen.astype(float)) else inner[-1:]
+        pieces.append(inner)
+    return np.concatenate(pieces).astype(np.int64)
+
+
+def _uneven(seen: Floats) -> bool:
+    """Whether cells are not spread evenly over equal windows: Pearson's X² four standard deviations above chance.
+
+    >>> _uneven(np.array([3.0, 1.0, 2.0, 2.0])), _uneven(np.array([0.0, 80.0, 1.0, 0.0]))
+    (False, True)
+    """
+    mean = seen.mean()
+    if mean == 0:
+        return False
+    excess = float(((seen - mean) ** 2).sum() / mean) - (seen.size - 1)
+    return excess > 4 * math.sqrt((2 + 1 / mean) * seen.size)
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One range of cells: the last noisy count of each row, cells in each (one more row is open above), their share.
+
+    share : of the items, those that belong to this range; rate = share/cells is an item's chance to be in a given cell
+    """
+
+    ends: Int64
+    tally: Floats
+    cells: int
+    share: float
+
+    @classmethod
+    def of(cls, values: Int64, tally: Int64, ends: Int64, share: float) -> Part:
+        """Tally noisy counts by rows."""
+        row = np.searchsorted(ends, values, side="left")
+        by_row = np.bincount(row, weights=tally, minlength=ends.size + 1).astype(float)
+        return cls(ends, by_row, int(tally.sum()), share)
+
+    @property
+    def rate(self) -> float:
+        """Mass of one item in each cell."""
+        return self.share / self.cells
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """Masses seen through the channel: log likelihood, and for each part its rows and its twice cumulated law."""
+
+    mass: Floats
+    value: float
+    rows: tuple[Floats, ...]
+    twice: tuple[Floats, ...]
+    shifts: list[Floats] = field(default_factory=list)
+
+
+class FourierChannel:
+    """Noisy cells of one or several ranges, of any power, known or hashed.
+
+    blocks : the blocks of counts that masses belong to
+    parts : the ranges of cells
+    collide : whether items share cells (hashed)
+    """
+
+    def __init__(self, blocks: Blocks, parts: tuple[Part, ...], noise: DiscreteLaplace, *, collide: bool,
+                 law: _Law | None = None) -> None:
+        self.blocks, self.parts, self.noise, self.collide = blocks, parts, noise, collide
+        self.law = law or _Law(noise, max(int(part.ends[-1]) for part in parts))
+
+    @property
+    def widths(self) -> Floats:
+        """Number of counts in each block."""
+        return self.blocks.widths
+
+    def with_blocks(self, blocks: Blocks) -> FourierChannel:
+        """The same cells with other blocks."""
+        return FourierChannel(blocks, self.parts, self.noise, collide=self.collide, law=self.law)
+
+    @property
+    def exposure(self) -> float:
+        """Share of the items seen."""
+        return sum(part.share for part in self.parts)
+
+    def at(self, mass: Floats) -> Seen:
+        """See these masses through the channel."""
+        value, rows, twice = 0.0, [], []
+        around = self.law.transform(self.blocks.spread(mass, self.law.last))
+        whole = float(mass.sum())
+        for part in self.parts:
+            cumulated, again = self.law.cumulated(around, whole, part.rate, collide=self.collide)
+            whole_law = 1.0 if self.collide else whole * part.rate
+            at_ends = np.concatenate([[0.0], cumulated[part.ends - self.law.low], [whole_law]])
+            chances = np.maximum(np.diff(at_ends), 0.0) + BACKGROUND / part.cells
+            value += float((part.tally + BACKGROUND) @ np.log(chances))
+            rows.append(chances)
+            twice.append(again)
+        if not self.collide:
+            value -= whole * self.exposure
+        return Seen(mass, value, tuple(rows), tuple(twice))
+
+    def shifted(self, part: Part, twice: Floats, blocks: Blocks | None = None) -> Floats:
+        """Probability of each row (down) for a noisy cell with one more count of each block (across)."""
+        blocks = blocks or self.blocks
+        size = self.law.size
+        back = (part.ends - self.law.low)[:, None]
+        upper = np.clip(back - blocks.first, -1, size - 1)
+        lower = np.clip(back - blocks.stop, -1, size - 1)
+        padded = np.append(twice, 0.0)  # index −1: nothing shows there yet
+        cumulated = np.zeros((part.ends.size + 2, blocks.size))
+        cumulated[1:-1] = (padded[upper] - padded[lower]) / blocks.widths
+        cumulated[-1] = 1.0
+        return np.diff(cumulated, axis=0)
+
+    def pull(self, state: Seen) -> Floats:
+        """Factor by which the cells pull each mass."""
+        total = np.zeros(self.blocks.size)
+        for part, rows, shifted in zip(self.parts, state.rows, self._shifts(state)):
+            total += part.rate * (shifted.T @ (part.tally / rows))
+            if self.collide:  # cells that only the background explains pull neither way
+                total += part.rate * float(part.tally @ (BACKGROUND / part.cells / rows))
+        return np.asarray(total / self.exposure)
+
+    def step(self, state: Seen) -> Floats:
+        """Factor of one step of EM for all items, those outside the ranges seen included."""
+        seen = min(1.0, self.exposure)
+        return np.asarray(1 - seen + seen * self.pull(state))
+
+    def _shifts(self, state: Seen) -> tuple[Floats, ...]:
+        """For each part, the rows with one more count of each block; kept with the state, which is asked twice."""
+        if not state.shifts:
+            state.shifts.extend(self.shifted(part, twice) for part, twice in zip(self.parts, state.twice))
+        return tuple(state.shifts)
+
+    def information(self, state: Seen) -> Floats:
+        """J, the expected information of the cells about θ = log N."""
+        total = np.zeros((self.blocks.size, self.blocks.size))
+        for part, rows, shifted in zip(self.parts, state.rows, self._shifts(state)):
+            change = shifted - (rows - BACKGROUND / part.cells)[:, None] if self.collide else shifted
+            half = change * (part.rate * math.sqrt(part.cells) * state.mass) / np.sqrt(rows)[:, None]
+            total += half.T @ half
+        return total
+
+    def hold(self, prior: Bands) -> Floats:
+        """The prior's precision as a matrix."""
+        n = self.blocks.size
+        held = np.zeros((n, n))
+        for k, band in enumerate(prior):
+            at = np.arange(n - k)
+            held[at, at + k] = held[at + k, at] = band[: n - k]
+        return held
+
+    def newton(self, held: Floats, curvature: Floats, state: Seen, gradient: Floats) -> tuple[Floats, float]:
+        """Return −A⁻¹·gradient and log det A, by Cholesky's factor of A."""
+        system = self.information(state) + held
+        system[np.diag_indices_from(system)] += curvature
+        factor = cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
+        log_det = 2 * float(np.log(np.diag(factor[0])).sum())
+        return np.asarray(-cho_solve(factor, gradient, check_finite=False)), log_det
+
+    def strain(self, state: Seen, blocks: Blocks) -> Floats:
+        """Return how many standard errors the cells want more mass in each of ``blocks``: ≤ 4 at a certified mode.
+
+        The sum of r·y·(k/m − 1) over the cells, divided by the square root of its sum of squares: a lone cell that the
+        profile did not expect counts 1, n concordant ones √n.
+        """
+        wanted, squares = np.zeros(blocks.size), np.zeros(blocks.size)
+        for part, rows, twice in zip(self.parts, state.rows, state.twice):
+            ratio = (self.shifted(part, twice, blocks) + BACKGROUND / part.cells) / rows[:, None] - 1
+            wanted += part.rate * (part.tally @ ratio)
+            squares += part.rate**2 * (part.tally @ ratio**2)
+        return np.asarray(wanted / np.sqrt(np.maximum(squares, 1e-300)))
+
+    def unexplained(self, state: Seen) -> float:
+        """Share of the cells that only the background explains."""
+        lost = [part.tally @ (BACKGROUND / part.cells / rows) for part, rows in zip(self.parts, state.rows)]
+        return float(sum(lost)) / sum(part.cells for part in self.parts)
+
+    def misfit(self, state: Seen, freedom: float) -> float:
+        """Return Pearson's X² of the rows in standard deviations above what chance gives, ``freedom`` being fitted."""
+        statistic, expected, spread = 0.0, -freedom, 0.0
+        for part, rows in zip(self.parts, state.rows):
+            mean = part.cells * rows
+            keep = mean > 0.05
+            statistic += float(((part.tally - mean)[keep] ** 2 / mean[keep]).sum())
+            expected += float(keep.sum())
+            spread += float((2 + 1 / mean[keep]).sum())
+        return (statistic - max(expected, 1.0)) / math.sqrt(max(spread, 1.0))
+
+
+class _Law:
+    """Transforms between masses at counts 0..last and the cumulated law of noisy cells from ``low`` to ``last``."""
+
+    def __init__(self, noise: DiscreteLaplace, last: int) -> None:
+        reach = noise.reach(NEGLIGIBLE)
+        last += reach  # counts that noise may bring down to the last row
+        self.low, self.last = -reach, last
+        self.size = last + reach + 1
+        self.length = next_fast_len(4 * (last + 1), real=True)
+        slope = LOST / self.length
+        self.down = np.exp(-slope * np.arange(last + 1))
+        self.up = np.exp(slope * np.arange(-reach, last + 1))
+        z = np.exp(-slope - 2j * np.pi * np.arange(self.length // 2 + 1) / self.length)
+        log = 2 * math.log(-math.expm1(-noise.epsilon)) - np.log(1 - noise.a * z) - np.log(1 - noise.a / z)
+        self.log_noise = float(noise.power) * log
+        self.noise = np.exp(self.log_noise)
+
+    def transform(self, masses: Floats) -> Complex:
+        """Transform of the masses at counts 0..last."""
+        return np.asarray(rfft(masses * self.down, self.length))
+
+    def cumulated(self, around: Complex, whole: float, rate: float, *, collide: bool) -> tuple[Floats, Floats]:
+        """Return the law of noisy cells once cumulated, and what shifts are made from twice cumulated."""
+        if not collide:
+            once = np.cumsum(self._back(rate * around * self.noise))
+            return once, self.twice_noise
+        once = np.cumsum(self._back(np.exp(rate * (around - whole) + self.log_noise)))
+        return once, np.cumsum(once)
+
+    @cached_property
+    def twice_noise(self) -> Floats:
+        """The noise itself, twice cumulated."""
+        return np.cumsum(np.cumsum(self._back(self.noise)))
+
+    def _back(self, around: Complex) -> Floats:
+        """Return the law from low to last."""
+        wrapped = irfft(around, self.length)
+        law = np.concatenate([wrapped[self.low :], wrapped[: self.last + 1]]) if self.low else wrapped[: self.last + 1]
+        return np.asarray(np.maximum(law * self.up, 0.0))

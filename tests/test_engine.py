@@ -1,0 +1,230 @@
+"""The engine: Fourier channel against dense sums, modes, certificate, posterior, and the cases it was made for."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from oracles_items import brute_law, dense_rows, sketch, zipf_numbers
+from unnoise.answers.items import item_profile
+from unnoise.estimators._engine import Search, _covariance, explore, posterior
+from unnoise.estimators._fourier import FAR, Blocks, FourierChannel, Part, counts_in_blocks, rows_of
+from unnoise.estimators._mode import find_mode
+from unnoise.estimators._smooth_walk import Walk
+from unnoise.estimators.collisions import collisions
+from unnoise.layout import Layout
+from unnoise.noise import DiscreteLaplace
+
+
+def hashed(cells: int, levels: int = 1) -> Layout:
+    return Layout(kind="hashed", cells=cells, levels=levels, hash_seed=0)
+
+
+def channel_of(noise, *, collide, shares=(0.5, 0.25), seed=1):
+    """A channel with two ranges of made-up cells and one atom, and masses for it."""
+    rng = np.random.default_rng(seed)
+    ends = np.concatenate([np.arange(-6, 9), [11, 14, 18, 25]])
+    tallies = [rng.integers(1, 50, ends.size + 1).astype(float) for _ in shares]
+    parts = tuple(Part(ends, tally, int(tally.sum()), share) for tally, share in zip(tallies, shares))
+    blocks = Blocks.covering(counts_in_blocks(1, 20, 6, 4)).with_atoms(np.array([9, FAR]))
+    channel = FourierChannel(blocks, parts, noise, collide=collide)
+    return channel, rng.uniform(3, 20, blocks.size)
+
+
+def per_count(channel, mass):
+    """Masses at every count, by plain loops."""
+    found: dict[int, float] = {}
+    for first, stop, each in zip(channel.blocks.first, channel.blocks.stop, mass):
+        for t in range(int(first), int(stop)):
+            found[t] = found.get(t, 0.0) + each / (stop - first)
+    return found
+
+
+@pytest.mark.parametrize("power", [1, 2, "5/2", 6])
+@pytest.mark.parametrize("collide", [True, False])
+def test_rows_equal_dense_sums(power, collide):
+    noise = DiscreteLaplace("4/5", power)
+    channel, mass = channel_of(noise, collide=collide)
+    state = channel.at(mass)
+    for part, rows in zip(channel.parts, state.rows):
+        rates = {t: part.rate * each for t, each in per_count(channel, mass).items()}
+        above = rates.pop(FAR)
+        if collide:
+            law = np.zeros(160)  # Panjer's recursion, slowly
+            law[0] = math.exp(-sum(rates.values()) - above)
+            for s in range(1, law.size):
+                law[s] = sum(t * rate * law[s - t] for t, rate in rates.items() if t <= s) / s
+        else:
+            law = np.zeros(160)
+            for t, rate in rates.items():
+                law[t] += rate
+        slow = dense_rows(law, noise.pmf, part.ends)[:-1]
+        assert np.allclose(rows[:-1] - 0.01 / part.cells, slow, atol=1e-10)
+        whole = 1.0 if collide else sum(rates.values()) + above
+        assert rows[-1] - 0.01 / part.cells == pytest.approx(whole - slow.sum(), abs=1e-9)
+
+
+def test_panjer_agrees_with_enumeration():
+    rates = {1: 0.4, 3: 0.2}
+    law = np.zeros(15)
+    law[0] = math.exp(-0.6)
+    for s in range(1, 15):
+        law[s] = sum(t * rate * law[s - t] for t, rate in rates.items() if t <= s) / s
+    assert np.allclose(law, brute_law(rates, 15), atol=1e-12)
+
+
+@pytest.mark.parametrize("power", [1, 3])
+@pytest.mark.parametrize("collide", [True, False])
+def test_pull_is_the_gradient_and_information_its_expectation(power, collide):
+    channel, mass = channel_of(DiscreteLaplace(1, power), collide=collide)
+    state = channel.at(mass)
+    gradient = channel.exposure * (channel.pull(state) - 1)
+    for j in range(mass.size):
+        step = np.zeros(mass.size)
+        step[j] = 1e-3
+        slope = (channel.at(mass + step).value - channel.at(mass - step).value) / 2e-3
+        assert slope == pytest.approx(gradient[j], rel=2e-3, abs=2e-3)  # the background is no part of the pull
+    step = 1e-4 * np.arange(1, mass.size + 1)
+    expected = np.zeros(mass.size)
+    moved = channel.at(mass * np.exp(step))
+    for i, part in enumerate(channel.parts):
+        for sign, rows in ((1, moved.rows[i]), (-1, state.rows[i])):
+            swapped = Part(part.ends, part.cells * rows, part.cells, part.share)
+            alone = FourierChannel(channel.blocks, (swapped,), channel.noise, collide=collide)
+            expected += sign * mass * swapped.share * alone.pull(alone.at(mass))
+    assert np.allclose(channel.information(state) @ step, expected, rtol=1e-2, atol=1e-6 * np.abs(expected).max())
+
+
+def test_rows_are_fine_where_cells_crowd():
+    noise = DiscreteLaplace(1)
+    values, tally = np.arange(2000), np.ones(2000, dtype=np.int64)
+    smooth = rows_of(values, tally, noise, 1999)
+    tally[1000] = 500
+    crowded = rows_of(values, tally, noise, 1999)
+    assert crowded.size > smooth.size
+    assert {999, 1000} <= set(crowded.tolist())
+    assert smooth[-1] == crowded[-1] == 1999
+    assert (np.diff(smooth) > 0).all()
+
+
+def test_the_mode_is_stationary_and_its_evidence_that_of_laplace():
+    rng = np.random.default_rng(3)
+    counts, numbers = np.arange(1, 13), np.array([400, 200, 120, 80, 50, 40, 30, 20, 15, 12, 10, 8])
+    noisy = sketch(counts, numbers, hashed(1024), DiscreteLaplace(1, 2), rng)
+    ends = rows_of(noisy.values, noisy.tally, noisy.noise, int(noisy.values[-1]))
+    channel = FourierChannel(
+        Blocks.covering(np.arange(1, 14)), (Part.of(noisy.values, noisy.tally, ends, 1.0),), noisy.noise, collide=True
+    )
+    walk = Walk(np.log(np.arange(1.0, 13.0)), np.arange(12), 2, level=4.0)
+    precision = walk.precision(10.0)
+    mode = find_mode(channel, walk, precision, np.full(12, 4.0))
+    assert mode.converged
+
+    def objective(theta):
+        r = walk.differences(theta)
+        return channel.at(np.exp(theta)).value + walk.log_peak(precision) - 0.5 * float(precision @ r**2)
+
+    top = objective(mode.theta)
+    hessian = np.zeros((12, 12))
+    unit = 1e-3 * np.eye(12)
+    for i in range(12):
+        assert objective(mode.theta + unit[i]) < top + 1e-4
+        for j in range(12):
+            pairs = [(s, t) for s in (1, -1) for t in (1, -1)]
+            hessian[i, j] = sum(s * t * objective(mode.theta + s * unit[i] + t * unit[j]) for s, t in pairs) / 4e-6
+    evidence = top - 0.5 * np.linalg.slogdet(-hessian)[1]
+    assert mode.log_evidence == pytest.approx(evidence, abs=0.5)  # the expected information for the observed one
+
+
+def test_covariance_without_a_prior_is_that_of_the_unbiased_estimate_less_the_items():
+    channel, mass = channel_of(DiscreteLaplace(1), collide=True, shares=(1.0,))
+    narrow = channel.with_blocks(Blocks.covering(np.arange(1, 9)))
+    state = narrow.at(mass[:7])
+    information = narrow.information(state)
+    plain = np.diag(state.mass) @ np.linalg.inv(information) @ np.diag(state.mass) - np.diag(state.mass)
+    found = _covariance(narrow, state, np.zeros((7, 7)))
+    assert np.allclose(found, plain, rtol=1e-4, atol=1e-4 * np.abs(plain).max())
+    stiff = _covariance(narrow, state, 1e9 * np.eye(7))
+    assert np.linalg.eigvalsh(stiff).min() > -1e-6
+    assert (np.diag(stiff) <= state.mass + 1e-6).all()  # with θ known, what is left is at most Poisson
+
+
+def test_a_trap_is_not_certified():
+    """A profile that explains 3,000 items of count 1,000 by a wide block is caught by its strain; the truth is not."""
+    rng = np.random.default_rng(5)
+    noisy = sketch(np.array([1000]), np.array([3000]), hashed(2**14), DiscreteLaplace(1), rng)
+    ends = rows_of(noisy.values, noisy.tally, noisy.noise, 2100)
+    part = Part.of(noisy.values, noisy.tally, ends, 1.0)
+    blocks = Blocks.covering(counts_in_blocks(1, 2100, 64, 12))
+    channel = FourierChannel(blocks, (part,), noisy.noise, collide=True)
+    wide = np.full(blocks.size, 1e-3)
+    wide[np.searchsorted(blocks.first, 1000, side="right") - 1] = 3000
+    counts = Blocks.covering(np.arange(1, 2101))
+    strain = channel.strain(channel.at(wide), counts)
+    assert abs(int(counts.first[np.argmax(strain)]) - 1000) <= 1
+    assert strain.max() > 4
+    narrow = channel.with_blocks(blocks.with_atoms(np.array([1000])))
+    assert narrow.strain(narrow.at(np.append(np.full(blocks.size, 1e-3), 3000.0)), counts).max() < 4
+
+
+# ---------------------------------------------------------------- the cases it was made for
+
+
+def merged(counts, numbers, power, epsilon, cells=2**15, seed=7):
+    return sketch(counts, numbers, hashed(cells), DiscreteLaplace(epsilon, power), np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize(("power", "epsilon"), [(31, "1/2"), (7, "1/3"), (7, 1), (20, "1.0986")])
+def test_merged_sketches_give_numbers_a_person_can_use(power, epsilon):
+    rng = np.random.default_rng(6)
+    counts, numbers = zipf_numbers(30_000, 1.8, rng)
+    near = counts <= 1000
+    counts, numbers = counts[near], numbers[near]
+    profile = item_profile(merged(counts, numbers, power, epsilon))
+    truth, total = int(numbers.sum()), int(counts @ numbers)
+    print(f"{profile.distinct} for {truth}, {profile.total} for {total}")
+    assert truth in profile.distinct.at(1 - 1e-9)
+    assert profile.distinct.value == pytest.approx(truth, rel=0.6)
+    assert total in profile.total.at(1 - 1e-9)
+    assert profile.distinct.kind == "model"
+    assert profile.distinct.data_share < 0.5
+    assert profile.distinct.value <= profile.total.value
+
+
+def test_one_noise_is_mostly_data():
+    rng = np.random.default_rng(6)
+    counts, numbers = zipf_numbers(30_000, 1.8, rng)
+    profile = item_profile(merged(counts, numbers, 1, 1))
+    assert profile.distinct.data_share > 0.2
+    assert not profile.distinct.marked
+
+
+@pytest.mark.parametrize("power", [1, 7])
+@pytest.mark.parametrize("shape", [({1: 5000, 20: 5000}), ({2: 10_000}), ({300: 2000}), ({1: 1000, 90_000: 50})])
+def test_atoms_and_clusters_are_found(shape, power):
+    counts, numbers = np.array(list(shape)), np.array(list(shape.values()))
+    profile = item_profile(merged(counts, numbers, power, 1, cells=2**14))
+    assert int(numbers.sum()) in profile.distinct.at(1 - 1e-9)
+    assert profile.distinct.value == pytest.approx(numbers.sum(), rel=0.6)
+
+
+def test_models_are_averaged_and_named():
+    noisy = merged(*zipf_numbers(5000, 1.8, np.random.default_rng(2)), 1, 1, cells=2**13)
+    law = collisions(noisy)
+    names = law.diagnostics["models"]
+    assert sum(weight for _, weight in names) == pytest.approx(1, abs=0.05)
+    assert law.diagnostics["uncertified"] == 0
+
+
+def test_explore_returns_certified_models_and_a_posterior():
+    noisy = merged(np.array([1, 2, 3]), np.array([900, 300, 100]), 2, 1, cells=2**12)
+    last = int(noisy.values[-1])
+    part = Part.of(noisy.values, noisy.tally, rows_of(noisy.values, noisy.tally, noisy.noise, last), 1.0)
+    channel = FourierChannel(Blocks.covering(np.arange(1, last + 1)), (part,), noisy.noise, collide=True)
+    search = explore(channel, np.full(last - 1, 2.0), 3.0, Blocks.covering(np.arange(1, last + 1)))
+    assert isinstance(search, Search)
+    found = posterior(search)
+    assert found.mean.sum() == pytest.approx(1300, rel=0.3)
+    assert np.allclose(found.covariance, found.covariance.T)
