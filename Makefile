@@ -32,6 +32,7 @@ lint: $(VENV)/.test
 audit: $(VENV)/.test
 	$(BIN)/python benchmarks/coverage.py
 	$(BIN)/python benchmarks/accuracy.py
+	$(BIN)/python benchmarks/faults.py
 
 bench: $(VENV)/.test
 	for script in noise paper reconstruct accuracy coverage items merge sketch cli spark; do \

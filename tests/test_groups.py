@@ -89,7 +89,7 @@ def test_occurrences_are_parallel_and_persons_add_up():
     persons.update({"x": [1, 2, 3], "g": ["A", "A", "B"], "who": ["p", "q", "p"]}, group="g", person="who")
     assert persons.person_epsilon == Fraction(3)  # every group is charged, also the empty one
     assert "all 3 together give ε = 3 for one person" in persons.guarantee
-    persons.feed([], persons=False)
+    persons.take_in([])
     assert persons.person_epsilon == Fraction(6)
 
 

@@ -16,6 +16,8 @@
 Every message says what must hold and what was given: ``epsilon must be > 0, got -1.0``.
 """
 
+from .text import inert
+
 __all__ = [
     "ClaimWarning",
     "ConvergenceError",
@@ -31,7 +33,10 @@ __all__ = [
 
 
 class UnnoiseError(Exception):
-    """Base of every error that unnoise raises on purpose."""
+    """Base of every error that unnoise raises on purpose; its text is inert, whatever came into it from data."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(inert(arg) if isinstance(arg, str) else arg for arg in args))
 
 
 class InputError(UnnoiseError, ValueError):

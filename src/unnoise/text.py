@@ -10,8 +10,9 @@ as Python would (``\\x1b``, ``\\u202e``), and then each surface quotes what has 
 from __future__ import annotations
 
 import html
+import json
 
-__all__ = ["LONGEST_NAME", "inert", "inert_cell", "inert_html", "is_plain"]
+__all__ = ["LONGEST_NAME", "inert", "inert_cell", "inert_html", "inert_json", "inert_markup", "is_plain"]
 
 LONGEST_NAME = 200
 """Most characters of a name that people give: a label, a site, a period, a column."""
@@ -48,6 +49,28 @@ def inert_html(text: object) -> str:
     '&lt;b onload=&quot;x&quot;&gt;'
     """
     return html.escape(inert(text), quote=True)
+
+
+def inert_markup(text: object) -> str:
+    """Return a text for Rich, which gives words in brackets a meaning.
+
+    >>> inert_markup("[red]x")
+    '\\\\[red]x'
+    """
+    from rich.markup import escape
+
+    return escape(inert(text))
+
+
+def inert_json(text: str) -> str:
+    """Return JSON with all that is not printable inside its texts written as numbers; lines stay.
+
+    >>> print(inert_json('{\\n "a": "\\u202e\\x9b"\\n}'))
+    {
+     "a": "\\u202e\\u009b"
+    }
+    """
+    return "".join(c if c == "\n" or c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
 def is_plain(text: str) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..arrays import Int64
+from ..text import inert_html
 from .estimate import Estimate, number
 from .questions import DISTINCT, ENTROPY, ITEM, TOTAL, Asked, Sheet, exactly
 
@@ -148,7 +148,7 @@ def profile_text(profile: Profile) -> str:
 def profile_html(profile: Profile) -> str:
     """Return the profile as an HTML fragment for notebooks."""
     return (
-        f"<div><p><b>Profile</b> ({escape(subtitle(profile))})</p>"
+        f"<div><p><b>Profile</b> ({inert_html(subtitle(profile))})</p>"
         + _html_table([("answer", "estimate", "95 % interval"), *headline(profile)])
         + _html_table([("count t", "items", "95 % interval"), *_entry_rows(profile)])
         + "</div>"
@@ -156,8 +156,8 @@ def profile_html(profile: Profile) -> str:
 
 
 def _html_table(rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in rows[0])
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows[1:])
+    head = "".join(f"<th>{inert_html(cell)}</th>" for cell in rows[0])
+    body = "".join("<tr>" + "".join(f"<td>{inert_html(cell)}</td>" for cell in row) + "</tr>" for row in rows[1:])
     return f'<table style="text-align:right"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
 

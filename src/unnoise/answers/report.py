@@ -15,7 +15,6 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from datetime import date
-from html import escape
 from importlib import resources
 from string import Template
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ import numpy as np
 
 from ..arrays import Floats, Int64
 from ..noise import tidy
+from ..text import inert, inert_cell, inert_html
 from .binned import Curve, true_curve
 from .palette import DARK, LIGHT
 from .questions import Asked, Sheet, sheets
@@ -80,11 +80,11 @@ def report(
     first_name, first = next(iter(named.items()))
     notes = [*warnings, *(note for name, sheet in named.items() for note in _notes(name, sheet.profile))]
     return Template(_file("report.html")).substitute(
-        title=escape(title),
+        title=inert_html(title),
         palette=_palette(),
         style=_file("report.css"),
         script=_file("report.js"),
-        version=escape(_version()),
+        version=inert_html(_version()),
         made=date.today().isoformat(),
         file="profile",
         headline=_headline(first, first_name if len(named) > 1 else ""),
@@ -96,7 +96,7 @@ def report(
         numbers="".join(numbers_table(entry) for entry in data),
         csv=_as_link("text/csv", _csv_text(data)),
         json=_as_link("application/json", json.dumps({name: sheet_dict(sheet) for name, sheet in named.items()})),
-        guarantee=escape(guarantee) or _assumed(first.profile),
+        guarantee=inert_html(guarantee) or _assumed(first.profile),
         parameters=parameters(first.profile),
         warnings=_warning_box(notes),
         reading=READING,
@@ -141,7 +141,7 @@ def _as_link(kind: str, text: str) -> str:
 def _profile_data(name: str, sheet: Sheet, truth: Int64 | None) -> dict[str, Any]:
     exact, reach = sheet.exact, sheet.reach
     return {
-        "name": name,
+        "name": inert(name),
         "exactly": _curve_data(exact, None if truth is None else true_curve(truth, exact, at_least=False)),
         "atleast": _curve_data(reach, None if truth is None else true_curve(truth, reach, at_least=True)),
     }
@@ -162,15 +162,18 @@ def _headline(sheet: Sheet, group: str) -> str:
     if question.whole and estimate.value < 0.5:
         about = f"at most <strong>{high}</strong>"
     sentence = question.said(about, sheet.asked.noun)
-    return f"In {escape(group)}, {sentence[0].lower()}{sentence[1:]}" if group else sentence[0].upper() + sentence[1:]
+    if group:
+        return f"In {inert_html(group)}, {sentence[0].lower()}{sentence[1:]}"
+    return sentence[0].upper() + sentence[1:]
 
 
 def _lede(named: Mapping[str, Sheet]) -> str:
     sheet = next(iter(named.values()))
     profile = sheet.profile
     distinct, total = (sensible(sheet.answers[key])[0] for key in ("distinct", "total"))
-    many = escape(sheet.asked.noun.many)
-    several = f" {escape(next(iter(named)))} is the first of {len(named)} groups shown here." if len(named) > 1 else ""
+    many = inert_html(sheet.asked.noun.many)
+    first = inert_html(next(iter(named)))
+    several = f" {first} is the first of {len(named)} groups shown here." if len(named) > 1 else ""
     return (
         f"Among about {distinct} different {many} in about {total} occurrences, learned from noisy counts alone: "
         f"ε = {tidy(profile.noisy.noise.epsilon)} for each occurrence, as explained below.{several}"
@@ -183,7 +186,7 @@ def _multiples(named: Mapping[str, Sheet]) -> str:
     for index, (name, sheet) in enumerate(named.items()):
         value, low, high = sensible(sheet.answers["exactly_1"])
         cells.append(
-            f'<li><button type="button" aria-pressed="{"true" if index == 0 else "false"}"><b>{escape(name)}</b>'
+            f'<li><button type="button" aria-pressed="{"true" if index == 0 else "false"}"><b>{inert_html(name)}</b>'
             f"<i></i><span>{value} once ({low}–{high})</span></button></li>"
         )
     return f'<ul class="small" aria-label="Groups, all on the same scales">{"".join(cells)}</ul>'
@@ -198,7 +201,7 @@ def _csv_text(data: Sequence[Mapping[str, Any]]) -> str:
         exact, reach = entry["exactly"], entry["atleast"]
         for i, (first, last) in enumerate(zip(exact["from"], exact["to"])):
             numbers = [curve[key][i] for curve in (exact, reach) for key in ("value", "low", "high")]
-            writer.writerow([entry["name"], first, last, *numbers])
+            writer.writerow([inert_cell(entry["name"]), first, last, *numbers])
     return out.getvalue()
 
 
@@ -227,7 +230,7 @@ def _notes(name: str, profile: Profile) -> list[str]:
 def _warning_box(notes: Sequence[str]) -> str:
     if not notes:
         return ""
-    entries = "".join(f"<li>{escape(note)}</li>" for note in dict.fromkeys(notes))
+    entries = "".join(f"<li>{inert_html(note)}</li>" for note in dict.fromkeys(notes))
     return (
         '<section class="card warn" aria-labelledby="warnings-title">'
         f'<h2 id="warnings-title">Please note</h2><ul>{entries}</ul></section>'

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ..noise import DiscreteLaplace, tidy
+from ..text import inert_html
 from .estimate import Estimate, number
 from .questions import Question, Sheet
 from .render import sensible
@@ -25,17 +25,17 @@ def answers_table(named: Mapping[str, Sheet]) -> str:
     head = '<th scope="col" class="number">Estimate</th><th scope="col" class="number">95 % interval</th>'
     head += '<th scope="col" class="number extra">Precision</th>'
     if len(named) > 1:
-        head = "".join(f'<th scope="col" class="number">{escape(name)}</th>' for name in named)
+        head = "".join(f'<th scope="col" class="number">{inert_html(name)}</th>' for name in named)
     rows = []
     for question in asked.questions:
         found = [column.get(question) for column in columns]
         if not any(found):
             continue
         what = question.explained(asked.noun)
-        small = f"<small>{escape(what)}</small>" if what else ""
+        small = f"<small>{inert_html(what)}</small>" if what else ""
         one = len(named) == 1
         cells = _cells(question, found[0]) if one else "".join(_group_cell(question, e) for e in found)
-        rows.append(f'<tr><th scope="row">{escape(question.labelled(asked.noun))}{small}</th>{cells}</tr>')
+        rows.append(f'<tr><th scope="row">{inert_html(question.labelled(asked.noun))}{small}</th>{cells}</tr>')
     return (
         f'<div class="scroll"><table class="answers"><thead><tr><th scope="col">Question</th>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
@@ -72,7 +72,7 @@ def numbers_table(entry: Mapping[str, Any]) -> str:
         cells = [curve[key][i] for curve in (exact, reach) for key in ("value", "low", "high")]
         body = "".join(f'<td class="number">{_brief(x)}</td>' for x in cells)
         rows.append(f'<tr><th scope="row" class="number">{label}</th>{body}</tr>')
-    caption = escape(entry["name"] or "Items by number of occurrences")
+    caption = inert_html(entry["name"] or "Items by number of occurrences")
     return (
         f'<div class="scroll"><table class="all"><caption>{caption}</caption><thead><tr>{head}{more}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
@@ -112,7 +112,7 @@ def parameters(profile: Profile) -> str:
         facts.append(("Pan-private", "yes", "fresh noise at release as well"))
     facts.append(("Reconstruction", profile.method, "from the noisy counts alone"))
     entries = "".join(
-        f"<div><dt>{escape(label)}</dt><dd>{escape(value)}<small>{escape(what)}</small></dd></div>"
+        f"<div><dt>{inert_html(label)}</dt><dd>{inert_html(value)}<small>{inert_html(what)}</small></dd></div>"
         for label, value, what in facts
     )
     return f'<dl class="facts">{entries}</dl>'

@@ -15,6 +15,7 @@ import typer
 import typer.core
 
 from ..errors import UnnoiseError, UnnoiseWarning
+from ..text import inert
 
 __all__ = ["app", "main", "run"]
 
@@ -22,7 +23,7 @@ ShownError: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__nam
 """What the parser raises; Typer carries its own copy of Click or uses the installed one, depending on its version."""
 
 ORDER = (
-    "demo", "profile", "sketch", "merge", "inspect", "estimate", "report", "plan", "compare", "serve", "send",
+    "demo", "profile", "sketch", "merge", "inspect", "estimate", "report", "ledger", "plan", "compare", "serve", "send",
     "collect", "task", "token", "backup", "restore",
 )  # fmt: skip
 
@@ -78,7 +79,7 @@ def run() -> NoReturn:
 
 def main() -> None:
     """Run the command line; every error is one line."""
-    from . import answer, collector, experiments, files, make  # noqa: F401  (importing registers the commands)
+    from . import answer, collector, experiments, files, ledger, make  # noqa: F401  (importing registers the commands)
 
     _plain_warnings()
     try:
@@ -103,7 +104,7 @@ def main() -> None:
     except Exception as error:
         if os.environ.get("UNNOISE_DEBUG"):
             raise
-        detail = " ".join(f"{type(error).__name__}: {error}".split())
+        detail = inert(" ".join(f"{type(error).__name__}: {error}".split()))
         print(f"unnoise: a fault of unnoise itself: {detail} (UNNOISE_DEBUG=1 shows where)", file=sys.stderr)
         raise SystemExit(1) from None
     raise SystemExit(result if isinstance(result, int) else 0)
@@ -117,7 +118,7 @@ def _usage(error: Exception) -> str:
 
 
 def _leave(message: str) -> None:
-    print(f"unnoise: {' '.join(message.split())}", file=sys.stderr)
+    print(f"unnoise: {inert(' '.join(message.split()))}", file=sys.stderr)
     raise SystemExit(2) from None
 
 
@@ -126,7 +127,7 @@ def _plain_warnings() -> None:
 
     def show(message: Warning | str, category: type[Warning], *_: Any) -> None:
         if issubclass(category, UnnoiseWarning):
-            print(f"unnoise: warning: {' '.join(str(message).split())}", file=sys.stderr)
+            print(f"unnoise: warning: {inert(' '.join(str(message).split()))}", file=sys.stderr)
 
     warnings.showwarning = show  # type: ignore[assignment]
     warnings.simplefilter("default", UnnoiseWarning)

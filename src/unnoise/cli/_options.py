@@ -14,10 +14,10 @@ from ..estimators.methods import METHODS
 from ..noise import exact_positive
 
 __all__ = [
-    "AsJson", "By", "Cells", "Clipped", "Columns", "CountColumn", "Delimiter", "Domain", "Epsilon", "Format",
-    "FreqCount", "Groups", "HashSeed", "Inputs", "Integers", "Levels", "MaxContributions", "MaxCount", "Method",
-    "NoHeader", "PanPrivate", "Person", "Quote", "Rate", "Sql", "Title", "Unknown", "as_cells", "as_dialect",
-    "as_epsilon", "as_names", "as_rate",
+    "AsJson", "AsSketch", "By", "Cells", "Clipped", "Columns", "CountColumn", "Dataset", "Delimiter", "Domain",
+    "Epsilon", "Format", "FreqCount", "Groups", "HashSeed", "Inputs", "Integers", "LedgerFile", "Levels", "Limit",
+    "MaxContributions", "MaxCount", "Method", "NoHeader", "PanPrivate", "Person", "Quote", "Rate", "Sql", "Title",
+    "Twice", "Unknown", "as_cells", "as_dialect", "as_epsilon", "as_names", "as_rate",
 ]  # fmt: skip
 
 FORMAT_NAMES = (
@@ -163,6 +163,11 @@ PanPrivate = Annotated[
 Cells = Annotated[
     str, typer.Option("--cells", metavar="M", rich_help_panel=SKETCH, help="Cells of a hashed sketch, a power of two.")
 ]
+AsSketch = Annotated[
+    bool,
+    typer.Option("--sketch", rich_help_panel=SKETCH,
+                 help="Through a sketch: little memory whatever the rows, but more noise. Options below imply it."),
+]  # fmt: skip
 Levels = Annotated[
     int | None,
     typer.Option("--levels", metavar="L", rich_help_panel=SKETCH, help="Levels, for an unknown number of items."),
@@ -190,6 +195,26 @@ MaxCount = Annotated[
 ]
 Clipped = Annotated[
     bool, typer.Option("--clipped", rich_help_panel=OUT, help="The counts were clamped at 0 (and --max-count).")
+]
+LEDGER = "What to record"
+LedgerFile = Annotated[
+    str | None,
+    typer.Option("--ledger", metavar="FILE|off", rich_help_panel=LEDGER,
+                 help="Where this release is recorded; unnoise.ledger beside the data unless given."),
+]  # fmt: skip
+Dataset = Annotated[
+    str | None,
+    typer.Option("--dataset", metavar="NAME", rich_help_panel=LEDGER,
+                 help="Name of the data in the ledger; their path unless given."),
+]  # fmt: skip
+Limit = Annotated[
+    str | None,
+    typer.Option("--limit", metavar="E", rich_help_panel=LEDGER,
+                 help="Most ε in all for these data: beyond it nothing is read."),
+]  # fmt: skip
+Twice = Annotated[
+    bool,
+    typer.Option("--twice", rich_help_panel=DATA, help="Count a file twice that is given twice; refused otherwise."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", rich_help_panel=OUT, help="Print the result as JSON.")]
 Title = Annotated[str | None, typer.Option("--title", metavar="TEXT", rich_help_panel=OUT, help="Title of the report.")]

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..replacing import write_whole
+from ..text import inert, inert_json, inert_markup
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,14 +44,14 @@ def screen(*, stderr: bool = False) -> Console:
 def note(text: str, *, always: bool = False) -> None:
     """Say something beside the result, to whoever sits in front of a terminal."""
     if always or sys.stderr.isatty():
-        print(text, file=sys.stderr)
+        print(inert(text), file=sys.stderr)
 
 
 def print_json(value: Any) -> None:
     """Print plain Python as JSON."""
     from ..answers.render import plain
 
-    sys.stdout.write(json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write(inert_json(json.dumps(plain(value), indent=2, ensure_ascii=False)) + "\n")
 
 
 def with_progress(batches: Iterable[Batch], total: int | None, label: str) -> Iterator[Batch]:
@@ -200,5 +201,5 @@ def _print_groups(found: Mapping[str, Sheet], console: Console) -> None:
         for key in GROUPED:
             value, low, high = sensible(sheet.answers[key])
             cells.append(f"[bold]{value}[/bold] ({low}–{high})")
-        table.add_row(name, *cells)
+        table.add_row(inert_markup(name), *cells)
     console.print(table)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from ..text import inert, inert_markup
 from . import _options as opt
 from ._app import app
 
@@ -197,7 +198,7 @@ def _print_answer(answer: dict[str, Any], noun: str) -> None:
         table.add_row(words, value, f"{n['low']:,.0f} – {n['high']:,.0f}" if n["high"] is not None else "unknown")
     console.print(table)
     for warning in answer["warnings"]:
-        console.print(warning, style="yellow", markup=False)
+        console.print(inert(warning), style="yellow", markup=False)
 
 
 @task_app.command(
@@ -264,7 +265,7 @@ def task_list(to: To, token_file: TokenFile, as_json: opt.AsJson = False, trust:
     for name in names:
         table.add_column(name.replace("_", " "))
     for task in tasks:
-        table.add_row(*(str(task[name]) for name in names))
+        table.add_row(*(inert_markup(task[name]) for name in names))
     screen().print(table)
 
 

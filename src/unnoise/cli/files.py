@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..text import inert_markup
 from . import _options as opt
 from ._app import app
 
@@ -84,7 +85,7 @@ def inspect(files: Files, as_json: opt.AsJson = False) -> None:
     console = screen()
     console.print(_table(found))
     for name, promise in promises.items():
-        console.print(f"\n[bold]{name}[/bold]: ", end="")
+        console.print(f"\n[bold]{inert_markup(name)}[/bold]: ", end="")
         console.print(promise, markup=False)
     if len(found) > 1:
         console.print("\n[bold]all together[/bold]: ", end="")
@@ -120,6 +121,6 @@ def _table(found: dict[str, Sketch]) -> Any:
         unit = "occurrence" if facts["max_contributions"] is None else f"person, ≤ {facts['max_contributions']}"
         items = ", ".join(facts["item_types"] or ["?"])
         seed = "–" if facts["hash_seed"] is None else str(facts["hash_seed"])
-        row = (name, facts["kind"], f"{facts['cells']:,}", str(facts["levels"]), facts["epsilon"], unit, facts["power"])
-        table.add_row(*row, items, seed)
+        row = (facts["kind"], f"{facts['cells']:,}", str(facts["levels"]), facts["epsilon"], unit, facts["power"])
+        table.add_row(inert_markup(name), *row, items, seed)
     return table
