@@ -309,7 +309,7 @@ BAD = {
     "not a sketch": (["inspect", "{csv}"], "is not a valid sketch file"),
     "no sketch": (["inspect", "nothing.sketch"], "no such file"),
     "sketch options": (["profile", "{csv}", "-c", "url", "-e", "1", "--max-contributions", "0"], "contributions"),
-    "nowhere to write": (["sketch", "{csv}", "-c", "url", "-e", "1", "-o", "/no/such/x"], "directory that exists"),
+    "nowhere to write": (["sketch", "{csv}", "-c", "url", "-e", "1", "-o", "/no/such/x"], "no folder /no/such"),
     "folder": (["estimate", "{folder}"], "is a folder without groups.json"),
 }  # fmt: skip
 
@@ -335,7 +335,7 @@ def test_version_and_help(shell):
 def test_faults_of_our_own_have_no_traceback(shell, monkeypatch, visits):
     monkeypatch.setattr("unnoise.sketches.sketch.Sketch.hashed", lambda *_, **__: 1 / 0)
     monkeypatch.delenv("UNNOISE_DEBUG", raising=False)
-    shell("profile", visits, "-c", "url", "-e", "1", code=1)
+    shell("profile", visits, "-c", "url", "-e", "1", "--sketch", code=1)
     assert shell.err.startswith("unnoise: a fault of unnoise itself: ZeroDivisionError")
 
 
