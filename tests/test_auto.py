@@ -82,7 +82,7 @@ def test_spread_over_too_long_a_range_falls_back():
 
 
 def test_even_counts_are_even():
-    """Against `likelihood`, which is not told either; and odd counts have little mass, where a smooth law gives them half."""
+    """Against `likelihood`, which is not told either; a smooth law would give odd counts half of the mass."""
     counts = 2 * (np.random.default_rng(0).geometric(0.1, 50_000) - 1)
     noisy = noised(counts, 0.5)
     fit = auto(noisy)

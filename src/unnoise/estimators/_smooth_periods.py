@@ -3,8 +3,8 @@
 Counts may be heaped: even numbers only, multiples of 5, round numbers. Two signs of it are looked for at the best
 smooth profile f, with law m = K f.
 
-**A pattern it has missed.** Let c be the logarithms of factors on the residue classes t mod p, ± JUMP in advance. With P
-the indicators of the classes,
+**A pattern it has missed.** Let c be the logarithms of factors on the residue classes t mod p, ± JUMP in advance. With
+P the indicators of the classes,
 
     g = Pᵀ·d·F·(Kᵀ(y/m) − 1),       H = d·(K·F·P)ᵀ·M⁻¹·(K·F·P)
 
