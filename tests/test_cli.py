@@ -335,7 +335,7 @@ def test_version_and_help(shell):
 def test_faults_of_our_own_have_no_traceback(shell, monkeypatch, visits):
     monkeypatch.setattr("unnoise.sketches.sketch.Sketch.hashed", lambda *_, **__: 1 / 0)
     monkeypatch.delenv("UNNOISE_DEBUG", raising=False)
-    shell("profile", visits, "-c", "url", "-e", "1", code=1)
+    shell("profile", visits, "-c", "url", "-e", "1", "--sketch", code=1)
     assert shell.err.startswith("unnoise: a fault of unnoise itself: ZeroDivisionError")
 
 

@@ -27,8 +27,10 @@ WINDOW = 1 << 17
 """Widest dense window of values counted by bincount; values outside go through np.unique."""
 
 
-def as_signed_integers(counts: Any, name: str = "noisy counts") -> Int64:
+def as_signed_integers(counts: Any, name: str = "noisy counts", *, secret: bool = False) -> Int64:
     """Return ``counts`` as a one-dimensional int64 array, refusing whatever is not signed integers.
+
+    No value of ``secret`` ones is in the message.
 
     >>> as_signed_integers([3, -1])
     array([ 3, -1])
@@ -53,7 +55,7 @@ def as_signed_integers(counts: Any, name: str = "noisy counts") -> Int64:
         bounds = np.iinfo(np.int64)
         if array.max() > bounds.max or array.min() < bounds.min:
             worst = array.max() if array.max() > bounds.max else array.min()
-            raise InputError(f"{name} must fit into 64 bits, got {worst}")
+            raise InputError(f"{name} must fit into 64 bits{'' if secret else f', got {worst}'}")
         return array.astype(np.int64)
     if array.dtype.kind == "f":
         raise InputError(

@@ -14,8 +14,8 @@ from ..estimators.methods import METHODS
 from ..noise import exact_positive
 
 __all__ = [
-    "AsJson", "By", "Cells", "Clipped", "Columns", "CountColumn", "Dataset", "Delimiter", "Domain", "Epsilon",
-    "Format", "FreqCount", "Groups", "HashSeed", "Inputs", "Integers", "LedgerFile", "Levels", "Limit",
+    "AsJson", "AsSketch", "By", "Cells", "Clipped", "Columns", "CountColumn", "Dataset", "Delimiter", "Domain",
+    "Epsilon", "Format", "FreqCount", "Groups", "HashSeed", "Inputs", "Integers", "LedgerFile", "Levels", "Limit",
     "MaxContributions", "MaxCount", "Method", "NoHeader", "PanPrivate", "Person", "Quote", "Rate", "Sql", "Title",
     "Twice", "Unknown", "as_cells", "as_dialect", "as_epsilon", "as_names", "as_rate",
 ]  # fmt: skip
@@ -163,6 +163,11 @@ PanPrivate = Annotated[
 Cells = Annotated[
     str, typer.Option("--cells", metavar="M", rich_help_panel=SKETCH, help="Cells of a hashed sketch, a power of two.")
 ]
+AsSketch = Annotated[
+    bool,
+    typer.Option("--sketch", rich_help_panel=SKETCH,
+                 help="Through a sketch: little memory whatever the rows, but more noise. Options below imply it."),
+]  # fmt: skip
 Levels = Annotated[
     int | None,
     typer.Option("--levels", metavar="L", rich_help_panel=SKETCH, help="Levels, for an unknown number of items."),

@@ -88,6 +88,11 @@ class Counting(Data):
     dataset: opt.Dataset = None
     limit: opt.Limit = None
 
+    @property
+    def persons_are_items(self) -> bool:
+        """Whether the person is the item, and the model one in which that needs no limit."""
+        return False
+
     def check(self) -> None:
         """Refuse combinations that make no sense, before anything is read."""
         opt.as_epsilon(self.epsilon)
@@ -95,7 +100,7 @@ class Counting(Data):
             raise InputError(f"--unknown must be error or drop, got {self.unknown!r}")
         if (self.by is None) != (self.groups is None):
             raise InputError("--by and --groups go together: the groups are declared, not taken from the data")
-        if self.person is not None and self.max_contributions is None:
+        if self.person is not None and self.max_contributions is None and not self.persons_are_items:
             raise InputError("--person needs --max-contributions: how many occurrences of a person may count")
         if self.rate is not None and self.domain is None:
             raise InputError("--rate needs --domain: the items that are sampled are declared beforehand")
@@ -118,6 +123,8 @@ class Sketching(Counting):
 class Profiling(Counting):
     """``unnoise profile``."""
 
+    sketch: opt.AsSketch = False
+    cells: opt.Cells = ""
     output: Annotated[
         str | None,
         typer.Option("--output", "-o", metavar="FILE", rich_help_panel=opt.OUT, help="Write the report, an HTML page."),
@@ -126,6 +133,18 @@ class Profiling(Counting):
     method: opt.Method = "auto"
     max_count: opt.MaxCount = None
     title: opt.Title = None
+
+    @property
+    def wants_sketch(self) -> bool:
+        """Whether a sketch was asked for, by name or by an option that only a sketch has."""
+        return self.sketch or self.pan_private or self.method != "auto" or bool(self.cells or self.hash_seed) or any(
+            option is not None for option in (self.levels, self.domain, self.rate, self.max_count)
+        )
+
+    @property
+    def persons_are_items(self) -> bool:
+        """Whether the person is the item, counted by the direct model."""
+        return not self.wants_sketch and self.person is not None and self.column == [self.person]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["load_sketches", "local_path", "reconstruct_all", "save_sketch", "sketch_data"]
 
 
+CELLS = "2^20"
+"""Cells of a hashed sketch where nobody says how many."""
+
+
 def sketch_data(request: Counting, meanwhile: Callable[[], None] | None = None) -> Sketch | GroupedSketch:
     """Make the sketch that was asked for and count all data in it; ``meanwhile`` is done while data are read."""
     from ..reading.groups import GroupedSketch
@@ -77,7 +81,7 @@ def _new_sketch(request: Counting, types: tuple[str, ...] | None, domain: Any) -
     person: dict[str, Any] = {"max_contributions": request.max_contributions, "pan_private": request.pan_private}
     if request.domain is None:
         return Sketch.hashed(
-            as_cells(request.cells), epsilon=epsilon, levels=request.levels, hash_seed=request.hash_seed,
+            as_cells(request.cells or CELLS), epsilon=epsilon, levels=request.levels, hash_seed=request.hash_seed,
             item_types=types, **person,
         )  # fmt: skip
     if request.rate is None:

@@ -24,7 +24,7 @@ from ._fit import Fit
 from ._input import check_input
 from ._smooth_channel import BandedChannel, BodyChannel, DenseChannel
 from ._smooth_grid import LIMIT, Body, body_of
-from ._smooth_models import FAMILIES, Data, Search, average
+from ._smooth_models import FAMILIES, Data, Family, Search, average
 from ._smooth_search import smooth_models
 from .banded import likelihood
 
@@ -34,7 +34,7 @@ __all__ = ["Prepared", "assemble", "prepare", "smooth"]
 DENSE_LIMIT = 320
 """Most counts in the body for powers above 1."""
 
-DENSE_FAMILIES = (("t", 2), ("t", 3), ("log", 2))
+DENSE_FAMILIES = (Family("t", 2), Family("t", 3), Family("log", 2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class Prepared:
 
     body: Body
     data: Data
-    families: tuple[tuple[str, int], ...]
+    families: tuple[Family, ...]
     diagnostics: dict[str, Any]
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from ..checks import check_choice
 from ..errors import PrivacyError
 from ..noisy import NoisyProfile, combine
 from ._call import Call, ProfileRequest, Request, asked_as, prepare
@@ -67,11 +68,21 @@ def profile(request: ProfileRequest) -> Profile | dict[Any, Profile]:
         result is returned.
     method : str
         The estimator, as in :func:`unnoise.answers.reconstruct`.
+    model : "sketch" or "direct"
+        "direct" runs Spark's exact profile query and puts noise on the profile itself, once, on the driver
+        (:func:`unnoise.direct`): closer to the truth, but counted exactly on the way, and nothing that merges. It
+        takes none of the options above that only a sketch has; ``person`` may be the item, without a limit.
 
     Returns
     -------
     Profile, or a dict of them by group
     """
+    check_choice("model", request.model, ("sketch", "direct"))
+    if request.model == "direct":
+        from ._direct import direct_profiles
+
+        profiles: list[Profile] = _recorded(request, lambda: [*direct_profiles(request)])
+        return profiles[0] if request.groups is None else dict(zip(request.groups, profiles))
     from ..answers.reconstruct import reconstruct
 
     call = prepare(request)
