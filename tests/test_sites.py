@@ -14,6 +14,7 @@ from scipy.optimize import minimize
 
 import unnoise as un
 from unnoise.answers.consistent import Rules, project, rules_for
+from unnoise.answers.sites import _mean, as_estimate
 from unnoise.errors import IncompatibleError, InputError, SealedError
 from unnoise.estimators._gaussian_fit import _find_mode, _precision, fit_positive
 from unnoise.estimators._products import Coded, Means
@@ -208,13 +209,24 @@ def test_the_edges():
     assert reach.stderr > 0
 
 
-def test_merged_sketches_are_answered_by_whichever_is_surer():
+def test_merged_sketches_are_answered_with_the_help_of_their_sum():
     rng = np.random.default_rng(11)
     noisy = thrown([np.arange(9000), np.arange(3000, 12_000)], 1 << 15, 1, rng, power=3)
     reach = un.union(*noisy)
     assert abs(reach.value - 12_000) < 6 * reach.stderr
     beside = side_by_side([Coded(sketch) for sketch in noisy])
     assert reach.stderr <= beside.stderr
+
+
+def test_the_mean_of_two_answers_is_the_best_one():
+    """Against a search over all weights; one that is three times surer is taken alone at correlation ½."""
+    for one, two in ((3.0, 4.0), (3.0, 3.0), (1.0, 3.0)):
+        found = _mean(as_estimate(100, one), as_estimate(110, two))
+        weights = np.linspace(0, 1, 10_001)
+        variance = (weights * one) ** 2 + ((1 - weights) * two) ** 2 + weights * (1 - weights) * one * two
+        assert found.stderr == pytest.approx(math.sqrt(variance.min()), rel=1e-4)
+        assert found.value == pytest.approx(110 - 10 * weights[variance.argmin()], abs=0.01)
+    assert _mean(as_estimate(100, 1), as_estimate(110, 3)).value == 100
 
 
 # what is refused
