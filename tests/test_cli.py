@@ -132,7 +132,7 @@ def test_groups(shell, visits, tmp_path):
     assert "all 2 together keep the same ε" in found["guarantee"]
     assert "exactly once" in shell("profile", *base, "--groups", "A,B")
     assert "groups must be declared" in shell.fails("profile", *base, "--groups", "A", "--unknown", "error")
-    assert list(shell.json("profile", *base, "--groups", "A,C")["groups"]) == ["A", "C"]
+    assert list(shell.json("profile", *base, "--groups", "A,C")["groups"]) == ["all groups", "A", "C"]
     assert "go together" in shell.fails("profile", *base)
     out = tmp_path / "set"
     shell("sketch", *base, "--groups", "A,B", "-o", out, "--max-contributions", "2", "--person", "who")
