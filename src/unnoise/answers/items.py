@@ -202,8 +202,9 @@ class ItemProfile(Profile):
         """Keep limits within those of "at or above": falling, and never more than a k-th of all occurrences."""
         curve_low, curve_high = self._curve(level)
         at = np.minimum(lo, curve_low.size) - 1
-        high = np.minimum(np.minimum(high, curve_high[at]), self._most(level) / lo)
         open_above = (hi >= NO_END) & (lo <= curve_low.size)
+        high = np.where(open_above, curve_high[at], np.minimum(high, curve_high[at]))
+        high = np.minimum(high, self._most(level) / lo)
         low = np.where(open_above, curve_low[at], np.minimum(low, curve_low[at]))
         return np.minimum(low, high), high
 
