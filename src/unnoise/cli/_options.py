@@ -88,8 +88,8 @@ def column_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete the name of a column from the files named so far; a shell that waits is told nothing."""
     from ..reading.source import open_source
 
-    given = ctx.params.get("inputs") or [ctx.params.get("file")]
-    places = [str(name) for name in given if name not in (None, "-")]
+    given = ctx.params.get("inputs") or [ctx.params.get("file"), *ctx.args]  # left there by an option without a value
+    places = [str(name) for name in given if name not in (None, "-") and not str(name).startswith("--")]
     try:
         dialect = as_dialect(
             ctx.params.get("format"), bool(ctx.params.get("no_header")), ctx.params.get("delimiter"),

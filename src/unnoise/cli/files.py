@@ -127,17 +127,23 @@ def _facts(sketch: Sketch) -> dict[str, Any]:
         "epsilon_per_person": None if person is None else tidy(person),
         "power": tidy(sketch.noise.power),
         "noises": len(sketch._identities),
+        "labels": sketch.labels.to_dict(),
     }
 
 
 def _row(sketch: Sketch) -> dict[str, str]:
     """Return what distinguishes a sketch, in words."""
     facts = _facts(sketch)
-    unit = "occurrence" if facts["max_contributions"] is None else f"person, ≤ {facts['max_contributions']}"
+    labels = {
+        key: ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        for key, value in sketch.labels.to_dict().items() if value and key != "unit"
+    }  # fmt: skip
+    most = facts["max_contributions"]
+    unit = sketch.labels.unit if most is None else f"{sketch.labels.unit}, ≤ {most}"
     return {
         "kind": facts["kind"], "cells": f"{facts['cells']:,}", "levels": str(facts["levels"]), "ε": facts["epsilon"],
         "unit": unit, "noise power": facts["power"], "items": ", ".join(facts["item_types"] or ["?"]),
-        "hash seed": "–" if facts["hash_seed"] is None else str(facts["hash_seed"]),
+        "hash seed": "–" if facts["hash_seed"] is None else str(facts["hash_seed"]), **labels,
     }  # fmt: skip
 
 
@@ -146,8 +152,9 @@ def _print_facts(rows: dict[str, dict[str, str]], console: Console) -> None:
     from ..answers.render import rich_table
 
     first = next(iter(rows.values()))
-    shared = [name for name in first if len({row[name] for row in rows.values()}) == 1]
-    names = [name for name in first if name not in shared]
+    every = list(dict.fromkeys(name for row in rows.values() for name in row))
+    shared = [name for name in every if len({row.get(name) for row in rows.values()}) == 1]
+    names = [name for name in every if name not in shared]
     console.print(", ".join(f"[dim]{name}[/dim] {inert_markup(first[name])}" for name in shared))
     if not names:
         return
@@ -155,5 +162,5 @@ def _print_facts(rows: dict[str, dict[str, str]], console: Console) -> None:
     table = rich_table("file", *names, left=("file", "kind", "unit", "items"))
     table.columns[0].overflow = "fold"
     for name, row in rows.items():
-        table.add_row(inert_markup(name), *(inert_markup(row[key]) for key in names))
+        table.add_row(inert_markup(name), *(inert_markup(row.get(key, "–")) for key in names))
     console.print(table)
