@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import unnoise as un
 from unnoise import testing
-from unnoise.sketches import counting
+from unnoise.layout import hashed_layout
+from unnoise.sketches import counting, intake
 from unnoise.sketches.hashing import hash_columns, hash_words
+from unnoise.sketches.inputs import Rows, clean_rows
 from unnoise.sketches.sketch import Sketch
 
 
@@ -91,45 +92,56 @@ def counts_of(sketch: Sketch) -> Any:
     return testing.release(sketch).counts
 
 
-def batches(number: int, size: int) -> Iterator[tuple[Any, Any, Any]]:
+def batches(number: int, size: int) -> Iterator[Rows]:
     rng = np.random.default_rng(4)
     for i in range(number):
-        yield rng.integers(0, 1000, size), (rng.integers(1, 5, size) if i % 2 else None), None
+        yield clean_rows({"items": rng.integers(0, 1000, size)}, rng.integers(1, 5, size) if i % 2 else None)
 
 
-def test_batches_counted_ahead_are_all_there() -> None:
+def test_batches_counted_ahead_are_all_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "STAGE", 100_000)
     with testing.seeded(1):
-        ahead = Sketch.hashed(2**10, epsilon=1)
-    with testing.seeded(1):
-        plain = Sketch.hashed(2**10, epsilon=1)
-    ahead._update_batches(batches(9, 70_000))
-    for items, counts, _ in batches(9, 70_000):
-        plain.update(items, counts)
-    assert (counts_of(ahead) == counts_of(plain)).all()
+        ahead, plain = Sketch.hashed(2**10, epsilon=1), Sketch.hashed(2**10, epsilon=1)
+    noise = plain._cells - ahead._cells
+    ahead.take_in(batches(9, 70_000))
+    for rows in batches(9, 70_000):
+        plain.update(rows.columns[0], rows.counts)
+    assert (counts_of(ahead) + noise == counts_of(plain)).all()
 
 
-def test_an_error_of_the_reader_leaves_whole_batches() -> None:
-    with testing.seeded(2):
+@pytest.mark.parametrize("stop", [0, 1, 3, 100])
+@pytest.mark.parametrize("counted", [False, True])
+def test_a_piece_takes_back_what_it_has_added(stop: int, counted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unnoise.sketches.hashing.BLOCK", 1 << 10)
+    monkeypatch.setattr(counting, "BLOCK", 1 << 10)
+    items = np.arange(300_000) % 64
+    rows, layout = clean_rows({"items": items}, items if counted else None), hashed_layout(64, None, hash_seed=0)
+    told, real = threading.Event(), counting.scatter_add
+    calls: list[int] = []
+
+    def counting_calls(cells: Any, where: Any, counts: Any, sign: int = 1) -> None:
+        calls.append(sign)
+        if len(calls) == stop:
+            told.set()
+        real(cells, where, counts, sign)
+
+    monkeypatch.setattr(counting, "scatter_add", counting_calls)
+    for piece in (counting.Hashed(rows, layout), counting.Located(items, rows.counts, owned=False)):
+        told.clear()
+        calls.clear()
+        cells = np.zeros(64, dtype=np.int64)
+        if stop == 0:
+            told.set()
+        piece.add(cells, told)
+        assert bool(cells.any()) == (stop > 0)
+        assert calls.count(1) < 290, "it stopped early"
+        piece.take_back(cells)
+        assert not cells.any()
+
+
+def test_memory_that_fails_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    with testing.noiseless():
         sketch = Sketch.hashed(2**10, epsilon=1)
-    with testing.seeded(2):
-        plain = Sketch.hashed(2**10, epsilon=1)
-
-    def reader() -> Iterator[tuple[Any, Any, Any]]:
-        yield from batches(4, 70_000)
-        raise un.InputError("row 5 must be whole")
-
-    with pytest.raises(un.InputError, match=r"row 5 must be whole; batches applied before: 4 "):
-        sketch._update_batches(reader())
-    for items, counts, _ in batches(4, 70_000):
-        plain.update(items, counts)
-    assert (counts_of(sketch) == counts_of(plain)).all()
-
-
-def test_a_batch_that_fails_in_the_background_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
-    with testing.seeded(3):
-        sketch = Sketch.hashed(2**10, epsilon=1)
-    with testing.seeded(3):
-        plain = Sketch.hashed(2**10, epsilon=1)
     calls: list[int] = []
     real = counting.scatter_add
 
@@ -141,11 +153,10 @@ def test_a_batch_that_fails_in_the_background_is_undone(monkeypatch: pytest.Monk
 
     monkeypatch.setattr("unnoise.sketches.hashing.BLOCK", 1 << 10)
     monkeypatch.setattr(counting, "scatter_add", failing)
-    items = np.arange(5000)
     with pytest.raises(MemoryError):
-        sketch._update_batches([(items, None, None)])
+        sketch.update(np.arange(5000))
     assert -1 in calls, "what was counted was taken back"
-    assert (counts_of(sketch) == counts_of(plain)).all()
+    assert not counts_of(sketch).any()
 
 
 def test_a_fork_hashes_with_threads_of_its_own() -> None:

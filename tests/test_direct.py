@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -257,7 +262,7 @@ def test_a_released_curve_is_frozen_and_no_sketch() -> None:
         curve.numbers[0] = 3
     with pytest.raises(InputError, match="no gaps"):
         NoisyCurve(np.array([1, 3]), np.array([1, 3]), np.zeros(2, dtype=np.int64), DiscreteLaplace(1))
-    from unnoise.sketches.format.read import _require_whole
+    from unnoise.sketches.format.parameters import _require_whole
 
     with pytest.raises(FormatError, match="kind"):
         _require_whole(curve.layout)
@@ -446,3 +451,88 @@ def test_bad_requests_are_refused_by_what_was_asked_alone(options: dict, message
 def test_a_function_must_be_finite_where_counts_may_lie() -> None:
     with pytest.raises(InputError, match="g must be finite"):
         un.direct([1, 2], epsilon=1, person=True).statistic(lambda t: np.exp(t.astype(float)))
+
+
+# ---------------------------------------------------------------- the default of un.profile
+
+
+def test_profile_is_direct_unless_a_sketch_is_asked_for() -> None:
+    items = ["a", "b", "a"] * 100
+    assert un.profile(items, epsilon=1).noisy.layout.kind == "direct"
+    for options in ({"model": "sketch"}, {"cells": 2**10}, {"method": "isotonic"}):
+        assert un.profile(items, epsilon=1, **options).noisy.layout.kind == "hashed"
+    with pytest.raises(InputError, match="cells must be left out"):
+        un.profile(items, epsilon=1, model="direct", cells=2**10)
+    with pytest.raises(InputError, match="model must be"):
+        un.profile(items, epsilon=1, model="magic")
+
+
+def test_exact_counts_never_reach_the_disk(tmp_path: Path) -> None:
+    """Under a budget of memory that makes polars' streaming group_by write what it counted, ours writes nothing."""
+    code = """
+import os, sys, threading, time
+seen = set()
+def watch():
+    while True:
+        seen.update(os.listdir(sys.argv[1]))
+        time.sleep(0.005)
+threading.Thread(target=watch, daemon=True).start()
+import polars as pl
+import unnoise as un
+items = pl.select((pl.int_range(0, 1_500_000) % 1_000_000).cast(pl.String).alias("x"))
+if sys.argv[2] == "ours":
+    un.direct(items, epsilon=1)
+else:
+    items.lazy().group_by("x").len().collect(engine="streaming")
+print(len(seen))
+"""
+    places = dict.fromkeys(("POLARS_OOC_SPILL_DIR", "POLARS_TEMP_DIR", "TMPDIR"), str(tmp_path))
+    env = {**os.environ, **places, "POLARS_OOC_MEMORY_BUDGET_MB": "10"}
+    found = {
+        who: int(subprocess.run([sys.executable, "-c", code, str(tmp_path), who], env=env, capture_output=True,
+                                text=True, check=True).stdout)
+        for who in ("ours", "polars")
+    }  # fmt: skip
+    assert found["ours"] == 0
+    assert found["polars"] > 0  # the control: the budget does bite
+
+
+# ---------------------------------------------------------------- the command line
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> Callable[..., dict]:
+    from unnoise.cli import main
+
+    def run(*arguments: object, fails: bool = False) -> dict:
+        monkeypatch.setattr(sys, "argv", ["unnoise", "profile", *map(str, arguments), "--json"])
+        with pytest.raises(SystemExit) as left:
+            main()
+        out, err = capsys.readouterr()
+        assert (left.value.code or 0) == (2 if fails else 0), err
+        return {"error": err} if fails else json.loads(out)
+
+    return run
+
+
+def test_the_command_line_is_direct_unless_a_sketch_is_asked_for(shell: Callable, tmp_path: Path) -> None:
+    path = tmp_path / "v.csv"
+    path.write_text("who,url,day\n" + "".join(f"u{i % 40},p{i % 7},{'ab'[i % 2]}\n" for i in range(400)))
+    plain = shell(path, "-c", "url", "-e", "20")
+    assert plain["kind"] == "direct"
+    assert plain["answers"]["total"]["value"] == pytest.approx(400, abs=4)
+    for option in (("--sketch",), ("--cells", "2^10"), ("--levels", "4"), ("--method", "isotonic"), ("--hash-seed", 3)):
+        assert shell(path, "-c", "url", "-e", "20", *option)["kind"] == "hashed"
+    grouped = shell(path, "-c", "url", "-e", "20", "--by", "day", "--groups", "a,c")["groups"]
+    assert list(grouped) == ["a", "c"]
+    assert grouped["a"]["answers"]["total"]["value"] == pytest.approx(200, abs=4)
+    assert grouped["c"]["answers"]["total"]["value"] == pytest.approx(0, abs=4)
+    persons = shell(path, "-c", "who", "--person", "who", "-e", "20")
+    assert "who is one item" in persons["guarantee"]
+    assert persons["answers"]["distinct"]["value"] == pytest.approx(40, abs=2)
+    limited = shell(path, "-c", "url", "--person", "who", "--max-contributions", 3, "-e", "60")
+    assert limited["answers"]["total"]["value"] == pytest.approx(120, abs=4)
+    assert "needs --max-contributions" in shell(path, "-c", "url", "--person", "who", "-e", 1, fails=True)["error"]
+    pairs = tmp_path / "f.freqcount"
+    pairs.write_text("1 100\n2 50\n5 50\n")
+    assert shell(pairs, "--freq-count", "-e", "20")["answers"]["total"]["value"] == pytest.approx(450, abs=4)

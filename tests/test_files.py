@@ -63,9 +63,9 @@ def test_loaded_cells_stay_in_the_file_until_they_are_used(cells: int, tmp_path:
     original = Sketch.hashed(cells, epsilon=1)
     original.save(tmp_path / "a")
     loaded = Sketch.load(tmp_path / "a")
-    assert isinstance(loaded._held, FileCells) == (cells > files.SMALL)
+    assert isinstance(loaded._held.parts[0], FileCells) == (cells > files.SMALL)
     counts = loaded.release().counts
-    assert isinstance(loaded._held, np.ndarray)
+    assert isinstance(loaded._held.parts[0], np.ndarray)
     assert (counts == original.release().counts).all()
     assert not counts.flags.writeable
     assert not counts.flags.owndata
@@ -77,7 +77,7 @@ def test_so_many_files_stay_open_and_no_more(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(filecells, "MOST_OPEN", 5)
     before = len(os.listdir("/proc/self/fd"))
     loaded = [Sketch.load(tmp_path / "a") for _ in range(20)]
-    assert sum(isinstance(sketch._held, FileCells) for sketch in loaded) == 5
+    assert sum(isinstance(sketch._held.parts[0], FileCells) for sketch in loaded) == 5
     assert len(os.listdir("/proc/self/fd")) == before + 5
     del loaded
     assert len(os.listdir("/proc/self/fd")) == before
@@ -136,16 +136,10 @@ def test_merging_in_several_spans(monkeypatch: pytest.MonkeyPatch) -> None:
     for size in (1, 6, 7, 20, 21, 22, 100):
         left, right = rng.integers(-(2**40), 2**40, (2, size))
         total, new = left + right, np.empty(size, dtype=np.int64)
-        assert _cells.add_cells(left, right, new) == np.abs(total).max()
+        _cells.add_cells(left, right, new)
         assert (new == total).all()
         _cells.add_cells(left, right, left)
         assert (left == total).all()
-    left, right = np.zeros((2, 50), dtype=np.int64)
-    left[43], right[43] = 2**62, 2**62
-    for out in (left, np.empty(50, dtype=np.int64)):
-        with pytest.raises(InputError, match="overflow"):
-            _cells.add_cells(left, right, out)
-        assert left.sum() == 2**62
 
 
 def test_merging_never_changes_what_has_left(tmp_path: Path) -> None:

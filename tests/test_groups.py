@@ -72,11 +72,11 @@ def test_streams_from_files(tmp_path):
 
 
 def test_undeclared_groups_are_refused_or_dropped():
-    grouped = GroupedSketch(["A"], make)
+    grouped = GroupedSketch(["A"], make, unknown="error")
     with pytest.raises(InputError, match="groups must be declared"):
         grouped.update([1, 2], ["A", "B"])
     with noiseless():
-        dropping = GroupedSketch(["A"], make, unknown="drop")
+        dropping = GroupedSketch(["A"], make)
     dropping.update([1, 2], ["A", "B"])
     assert release(dropping.sketches["A"]).counts.sum() == 1
 
@@ -89,7 +89,7 @@ def test_occurrences_are_parallel_and_persons_add_up():
     persons.update({"x": [1, 2, 3], "g": ["A", "A", "B"], "who": ["p", "q", "p"]}, group="g", person="who")
     assert persons.person_epsilon == Fraction(3)  # every group is charged, also the empty one
     assert "all 3 together give ε = 3 for one person" in persons.guarantee
-    persons.feed([], persons=False)
+    persons.take_in([])
     assert persons.person_epsilon == Fraction(6)
 
 

@@ -105,12 +105,12 @@ def test_a_process_keeps_its_name() -> None:
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, ValueError, GeneratorExit])
 def test_whatever_ends_a_change_early_breaks_it(error: type[BaseException]) -> None:
     one, two = Secret(), Secret()
-    with changing([one, two], "an update"):
+    with changing([one, two], "an update was interrupted"):
         pass
     one._require_here("release")
 
     def fail() -> None:
-        with changing([one, two], "an update"):
+        with changing([one, two], "an update was interrupted"):
             raise error
 
     with pytest.raises(error):

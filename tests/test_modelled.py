@@ -61,7 +61,7 @@ def test_the_number_of_all_items_is_certain_and_blocks_partition_the_counts(both
     assert model._variance(everything)[0] < 1e-2 * model._variance(model._shares(np.array([1]), np.array([NO_END])))[0]
     parts = model._shares(np.array([0, 3, 9]), np.array([2, 8, NO_END]))
     assert parts.sum(axis=0) == pytest.approx(np.ones(parts.shape[1]))
-    assert float(model._centre(np.array([0]), np.array([NO_END]))[0]) == pytest.approx(model.items, rel=1e-3)
+    assert float(model._centres(np.array([0]), np.array([NO_END]))[0][0]) == pytest.approx(model.items, rel=1e-3)
 
 
 def test_means_over_blocks_against_a_loop(both):

@@ -7,6 +7,9 @@ import hashlib
 import math
 import os
 import pickle
+import subprocess
+import sys
+import threading
 from fractions import Fraction
 
 import mpmath
@@ -21,7 +24,7 @@ from unnoise import _sampler, bounds
 from unnoise._thresholds import GeometricDigit
 from unnoise.errors import FormatError, InputError, PrivacyError, SealedError
 from unnoise.noise import DiscreteLaplace
-from unnoise.protocols import Alice, Bob, PanPrivateModular, two_party_inner_product
+from unnoise.protocols import Alice, Bob, PanPrivateModular, panprivate, two_party_inner_product
 from unnoise.protocols.panprivate import NoisyResidueProfile, modular_noise
 from unnoise.protocols.two_party import ETA, GRID, _pack, answer_noise
 from unnoise.testing import noiseless, seeded
@@ -43,7 +46,7 @@ def test_without_noise_the_protocol_is_exact_up_to_the_window(norm):
     x, y = signs(400, 0)
     with noiseless():
         alice, bob = Alice(x, epsilon=200), Bob(y, epsilon=200, norm=norm)
-        assert alice.read(bob.reply(alice.message())) == x @ y
+        assert alice.read(bob._reply(alice._message(for_tests=True), for_tests=True)) == x @ y
 
 
 def tolerance(d, epsilon, norm, chance):
@@ -105,7 +108,7 @@ def test_alices_message_is_private_for_a_flip():
     for law, worst in ((DiscreteLaplace(epsilon / 2), 1.5), (DiscreteLaplace(epsilon), 3.0)):
         assert np.abs(law.log_pmf(z) - law.log_pmf(z - 2)).max() == pytest.approx(worst, rel=1e-12)
     with seeded(9):
-        message = Alice([1, -1, 1], epsilon=epsilon).message()
+        message = Alice([1, -1, 1], epsilon=epsilon)._message(for_tests=True)
     with seeded(9):
         noise = _sampler.discrete_laplace(3, epsilon / 2)
     counts = np.frombuffer(message[-32 - 24 : -32], dtype="<i8")
@@ -153,7 +156,7 @@ def test_damaged_and_foreign_messages_are_refused():
 
 @pytest.mark.parametrize(
     ("vector", "text"),
-    [([0, 1], "x must hold only 1 and -1, got 0"), ([1.0, 1.0], "got floats"), ([], "x must not be empty"),
+    [([0, 1], "x must hold only 1 and -1, got something else"), ([1.0, 1.0], "got floats"), ([], "x must not be empty"),
      ([True, True], "got booleans")],
 )
 def test_bad_vectors(vector, text):
@@ -227,7 +230,7 @@ def test_several_primes_bound_the_profile_from_above():
     with noiseless():
         state = PanPrivateModular(6, primes=[7, 3, 5], epsilon=1)
         state.update([0, 1, 1, 2, 4], [1, 10, 5, 1000, -4])
-        released = state.release()
+        released = state._release(for_tests=True)
     assert state.moduli == (3, 5, 7)
     h = np.array([1, 15, 1000, 0, -4, 0])
     assert [r.tolist() for r in released.residues] == [(h % p).tolist() for p in (3, 5, 7)]
@@ -255,7 +258,7 @@ def test_fresh_noise_covers_two_tallies_for_each_prime():
     with seeded(3):
         state = PanPrivateModular(50, primes=[3, 5], epsilon=1)
         residues = [r.copy() for r in state._state]
-        released = state.release_profile()
+        released = state._release_profile(for_tests=True)
     with seeded(3):
         _sampler.open_stream()  # that of the state
         stream = _sampler.open_stream()
@@ -277,12 +280,159 @@ def test_a_state_is_seen_once():
             step()
 
 
-def test_a_forked_state_is_dead(monkeypatch):
+# The guard
+
+SECRETS = {
+    "state": (lambda: PanPrivateModular(3, max_count=4, epsilon=1), lambda state: state.release()),
+    "state, fresh noise": (lambda: PanPrivateModular(3, max_count=4, epsilon=1), lambda state: state.release_profile()),
+    "Alice": (lambda: Alice([1, -1] * 5, epsilon=1), lambda alice: alice.message()),
+    "Bob": (
+        lambda: Bob([1, -1] * 5, epsilon=1), lambda bob: bob.reply(Alice([1, 1] * 5, epsilon=1).message()),
+    ),
+}  # fmt: skip
+"""How each secret is made, and how it speaks."""
+
+
+@pytest.mark.parametrize("kind", SECRETS)
+def test_no_copies(kind):
+    """200 copies of Alice would give away every sign: the noise averages out."""
+    make, speak = SECRETS[kind]
+    secret = make()
+    for copier in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(PrivacyError, match="must not be copied or pickled"):
+            copier(secret)
+    speak(secret)
+
+
+@pytest.mark.parametrize("kind", SECRETS)
+def test_it_speaks_once_whatever_the_threads(kind):
+    make, speak = SECRETS[kind]
+    secret, spoken, refused = make(), [], []
+    start = threading.Barrier(8)
+
+    def try_it():
+        start.wait()
+        try:
+            spoken.append(speak(secret))
+        except SealedError:
+            refused.append(1)
+
+    threads = [threading.Thread(target=try_it) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(spoken), len(refused)) == (1, 7)
+
+
+@pytest.mark.parametrize("kind", SECRETS)
+def test_noise_for_tests_does_not_leave(kind):
+    make, speak = SECRETS[kind]
+    with seeded(1):
+        secret = make()
+        other = Alice([1, 1] * 5, epsilon=1)._message(for_tests=True)
+        with pytest.raises(PrivacyError, match="needs noise from the operating system"):
+            secret.reply(other) if kind == "Bob" else speak(secret)
+    speak(make())
+
+
+FORKED = """
+import ctypes, os, sys
+sys.path.insert(0, sys.argv[1])
+from test_protocols import SECRETS
+from unnoise.errors import PrivacyError
+
+def unshare():
+    libc = ctypes.CDLL(None)
+    return libc.unshare(0x20000000) == 0 or libc.unshare(0x30000000) == 0  # PID namespace, or user and PID
+
+def status_of(child):
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+if "namespace" in sys.argv:  # the maker is process 1 of a namespace, and so is its child one level below
+    if not unshare():
+        sys.exit(77)
+    child = os.fork()
+    if child:
+        sys.exit(status_of(child))
+secrets = {kind: make() for kind, (make, _) in SECRETS.items()}
+if "namespace" in sys.argv and not unshare():
+    os._exit(77)
+child = os.fork()
+if child == 0:
+    refused = 0
+    for kind, (_, speak) in SECRETS.items():
+        try:
+            speak(secrets[kind])
+        except PrivacyError as error:
+            refused += "this is a fork of it" in str(error)
+    os._exit(0 if refused == len(SECRETS) else 1)
+code = status_of(child)
+for kind, (_, speak) in SECRETS.items():
+    speak(secrets[kind])  # the parent goes on
+os._exit(code)
+"""
+
+
+@pytest.mark.parametrize("how", [[], ["namespace"]], ids=["fork", "namespace"])
+def test_a_fork_says_nothing(how):
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED, os.path.dirname(__file__), *how], capture_output=True, text=True, timeout=120
+    )
+    if done.returncode == 77:
+        pytest.skip("namespaces are not permitted here")
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_is_released_is_frozen_and_nothing_is_left_behind():
     state = PanPrivateModular(3, max_count=4, epsilon=1)
-    parent = os.getpid()
-    monkeypatch.setattr(os, "getpid", lambda: parent + 1)
-    with pytest.raises(PrivacyError, match="a forked copy shares its noise"):
-        state.release()
+    live = state._state[0]
+    released = state.release().residues[0]
+    for array in (released, live):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        released.flags.writeable = True
+    assert state._state == []
+    other = PanPrivateModular(3, max_count=4, epsilon=1)
+    other.update([0, 1])
+    live = other._state[0]
+    assert not other.release_profile().tallies[0].flags.writeable
+    assert live.tolist() == [0, 0, 0], "wiped"
+
+
+def test_an_interrupted_update_breaks_the_state(monkeypatch):
+    state = PanPrivateModular(3, primes=[3, 5], epsilon=1)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(panprivate.np, "broadcast_to", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            state.update([0])
+    for step in (lambda: state.update([0]), state.release, state.release_profile):
+        with pytest.raises(PrivacyError, match="broken: an update was interrupted"):
+            step()
+
+
+def test_errors_name_no_item_and_carry_none_in_their_frames():
+    secret = 7_654_321
+    state = PanPrivateModular(3, max_count=4, epsilon=1)
+    calls = (
+        lambda: state.update([secret]), lambda: state.update([0], [2**70 + secret]), lambda: Alice([secret], epsilon=1),
+    )  # fmt: skip
+    for call in calls:
+        with pytest.raises(InputError) as caught:
+            call()
+        assert str(secret) not in str(caught.value)
+        frame, inside = caught.value.__traceback__, []
+        while frame:
+            if "unnoise" in frame.tb_frame.f_code.co_filename and "tests" not in frame.tb_frame.f_code.co_filename:
+                inside.append(repr(frame.tb_frame.f_locals))
+            frame = frame.tb_next
+        if call is not calls[2]:  # a vector is given when a party is made, by whoever holds it
+            assert not any(str(secret) in values for values in inside)
 
 
 def test_a_refused_update_changes_nothing():
@@ -290,14 +440,14 @@ def test_a_refused_update_changes_nothing():
         state = PanPrivateModular(3, max_count=4, epsilon=1)
     assert state.guarantee == "none: the noise is noise off for tests"
     for items, counts, text in (
-        ([0, 3], None, "items must be between 0 and 2, got 3"),
-        ([0, -1], None, "items must be between 0 and 2, got -1"),
+        ([0, 3], None, "items must be between 0 and 2, got one that is not"),
+        ([0, -1], None, "items must be between 0 and 2, got one that is not"),
         ([0, 1], [1], "counts must be as long as items"),
         ([0.5], None, "got floats"),
     ):
         with pytest.raises(InputError, match=text):
             state.update(items, counts)
-    assert state.release().residues[0].tolist() == [0, 0, 0]
+    assert state._release(for_tests=True).residues[0].tolist() == [0, 0, 0]
 
 
 def test_bad_parameters():

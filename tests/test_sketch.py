@@ -22,7 +22,7 @@ from unnoise.errors import InputError
 from unnoise.noise import DiscreteLaplace
 from unnoise.sketches.domain import OUTSIDE, _ListCells
 from unnoise.sketches.hashing import cells_of, hash_columns
-from unnoise.sketches.inputs import BATCH
+from unnoise.sketches.inputs import BATCH, Rows, clean_rows
 from unnoise.sketches.sketch import Sketch
 
 TEXTS = ["red", "blue", "red", "é漢🦀", "", "blue", "red"]
@@ -314,7 +314,7 @@ def test_max_contributions_scales_the_noise() -> None:
 def test_merging_adds_powers_and_items() -> None:
     sketches = [Sketch.hashed(64, epsilon="1/3") for _ in range(3)]
     for i, sketch in enumerate(sketches):
-        sketch.update([i])
+        sketch.update(np.array([i]))
     both = sum(sketches)
     assert isinstance(both, Sketch)
     assert both.noise == DiscreteLaplace("1/3", 3)
@@ -381,7 +381,7 @@ def test_epsilon_is_a_decision() -> None:
         (lambda: Sketch.hashed(4, epsilon=-1), "epsilon must be > 0, got -1"),
         (lambda: Sketch.hashed(4, epsilon=1, hash_seed=-1), "hash_seed must be an integer ≥ 0, got -1"),
         (lambda: Sketch.hashed(4, epsilon=1, hash_seed=2**64), "hash_seed must be below"),
-        (lambda: Sketch.hashed(4, epsilon=1, hash_seed="x"), "hash_seed must be an integer, got 'x'"),
+        (lambda: Sketch.hashed(4, epsilon=1, hash_seed="x"), "hash_seed must be an integer ≥ 0, got 'x'"),
         (lambda: Sketch.hashed(4, epsilon=1, max_contributions=0), "max_contributions must be an integer between 1"),
         (lambda: Sketch.hashed(4, epsilon=1, item_types=["float"]), "item_types must each be 'int' or 'str'"),
         (lambda: Sketch.hashed(4, epsilon=1, pan_private=1), "pan_private must be True or False"),
@@ -426,13 +426,13 @@ def test_contributions_are_limited_per_person() -> None:
 
 
 def test_limit_holds_across_batches_of_one_call() -> None:
-    def rows() -> Iterator[tuple[Any, Any, Any]]:
+    def rows() -> Iterator[Rows]:
         for _ in range(5):
-            yield [0, 1], None, ["x", "x"]
+            yield clean_rows({"items": [0, 1]}, person=["x", "x"])
 
     with testing.noiseless():
         sketch = Sketch.known(2, epsilon=1, max_contributions=4)
-    sketch._update_batches(rows(), enforced=True)
+    sketch.take_in(rows(), persons=True)
     assert sum(exact(sketch)) == 4
     assert sketch.person_epsilon == 1
 
@@ -481,7 +481,7 @@ def test_choice_of_contributions_is_uniform() -> None:
         (lambda s: s.update([1], person=["x"]), "person needs max_contributions"),
         (lambda s: s.update([1, 2], [1]), "counts must be as long as items"),
         (lambda s: s.update(iter([1, 2]), iter([1])), "counts must be as long as items"),
-        (lambda s: s.update(iter([1]), iter([1, 2])), "counts and person must be as long as items"),
+        (lambda s: s.update(iter([1]), iter([1, 2])), "counts must be as long as items"),
         (lambda s: s.update([1], ["a"]), "counts must be integers, got strings"),
         (lambda s: s.update([1], [1.0]), "counts must be integers, got float"),
         (lambda s: s.update({"a": [1]}, "b"), "counts must name a column of the items"),

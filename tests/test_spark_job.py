@@ -274,3 +274,25 @@ def test_places_of_a_sample_are_those_of_its_domain() -> None:
     shared: dict[str, Any] = {"kind": "sampled", "cells": 3, "domain": 9, "hash_seed": 0}
     assert _rows.places(Layout(**shared)) == 9
     assert _rows.places(Layout(**shared, fingerprint="00")) == 3
+
+
+# ---------------------------------------------------------------- the direct model
+
+
+def test_the_direct_model_counts_exactly(spark: Any, numbers: Any) -> None:
+    """At ε = 40 the noise is 0 but for one number in 10^17: what comes out is Spark's exact profile."""
+    profile = unnoise.spark.profile(numbers, "i", epsilon=40, model="direct")
+    assert isinstance(profile, unnoise.DirectProfile)
+    assert profile.curve.numbers[:102].tolist() == [10] * 100 + [0, 0]
+    groups = unnoise.spark.profile(numbers, "i", epsilon=40, model="direct", by="i", groups=[3, 77])
+    assert isinstance(groups, dict)
+    assert [round(groups[g].total.value) for g in (3, 77)] == [100, 0]
+    people = unnoise.spark.profile(numbers, "who", epsilon=40, model="direct", person="who")
+    assert isinstance(people, unnoise.DirectProfile)
+    assert people.curve.released == "exactly"
+    assert people.curve.numbers[19] == 50
+    capped = unnoise.spark.profile(numbers, "i", epsilon=120, model="direct", person="who", max_contributions=3)
+    assert isinstance(capped, unnoise.DirectProfile)
+    assert int(capped.curve.numbers.sum()) == 150  # 50 persons with 20 occurrences each, three of which count
+    with pytest.raises(UnnoiseError, match="cells must be left out"):
+        unnoise.spark.profile(numbers, "i", epsilon=1, model="direct", cells=8)

@@ -13,10 +13,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from . import baselines as baselines
     from . import bounds as bounds
     from . import protocols as protocols
     from . import spark as spark
     from ._sampler import discrete_laplace as discrete_laplace
+    from .answers.consistent import SiteTable as SiteTable
     from .answers.direct import DirectProfile as DirectProfile
     from .answers.estimate import Estimate as Estimate
     from .answers.items import ItemProfile as ItemProfile
@@ -37,16 +39,23 @@ if TYPE_CHECKING:
     from .errors import SealedError as SealedError
     from .errors import UnnoiseError as UnnoiseError
     from .errors import UnnoiseWarning as UnnoiseWarning
+    from .labels import Labels as Labels
+    from .ledger import Ledger as Ledger
     from .noise import DiscreteLaplace as DiscreteLaplace
     from .noisy import NoisyCounts as NoisyCounts
     from .noisy import NoisyProfile as NoisyProfile
     from .reading.groups import GroupedSketch as GroupedSketch
+    from .sites import consistent_table as consistent_table
+    from .sites import overlap as overlap
+    from .sites import retention as retention
+    from .sites import union as union
+    from .sites import unique_reach as unique_reach
     from .sketches.sketch import Sketch as Sketch
     from .sketches.sketch import noise_shares as noise_shares
 
 __version__ = "0.1.0"
 
-_MODULES = ("bounds", "protocols", "spark")
+_MODULES = ("baselines", "bounds", "protocols", "spark")
 _HOMES = {
     "ClaimWarning": "errors",
     "ConvergenceError": "errors",
@@ -58,6 +67,8 @@ _HOMES = {
     "IncompatibleError": "errors",
     "InputError": "errors",
     "ItemProfile": "answers.items",
+    "Labels": "labels",
+    "Ledger": "ledger",
     "NoisyCounts": "noisy",
     "NoisyCurve": "curve",
     "NoisyProfile": "noisy",
@@ -65,16 +76,22 @@ _HOMES = {
     "PrivacyError": "errors",
     "Profile": "answers.profile",
     "SealedError": "errors",
+    "SiteTable": "answers.consistent",
     "Sketch": "sketches.sketch",
     "UnnoiseError": "errors",
     "UnnoiseWarning": "errors",
     "direct": "api",
     "discrete_laplace": "_sampler",
+    "consistent_table": "sites",
     "noise_shares": "sketches.sketch",
+    "overlap": "sites",
     "plan": "answers.plan",
     "profile": "api",
     "reconstruct": "answers.reconstruct",
     "report": "answers.report",
+    "retention": "sites",
+    "union": "sites",
+    "unique_reach": "sites",
 }
 
 __all__ = sorted([*_HOMES, *_MODULES])

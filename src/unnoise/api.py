@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, overload
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from .answers.reconstruct import reconstruct
+from .checks import check_choice
 from .errors import InputError
 from .noise import Exact, exact_positive
 from .sketches.sketch import Sketch
@@ -13,51 +14,73 @@ from .sketches.sketch import Sketch
 if TYPE_CHECKING:
     from .answers.direct import DirectProfile
     from .answers.profile import Profile
+    from .holding.release import Exactly, Unit
+    from .ledger import Ledger
 
-__all__ = ["direct", "profile"]
+__all__ = ["direct", "profile", "release_and_answer"]
 
 
-def profile(items: Any, *, epsilon: Exact, counts: Any = None, cells: int = 2**20, method: str = "auto") -> Profile:
+def profile(
+    items: Any, *, epsilon: Exact, counts: Any = None, person: Any = None, max_contributions: int | None = None,
+    model: Literal["direct", "sketch"] | None = None, cells: int | None = None, method: str | None = None,
+    ledger: Ledger | None = None,
+) -> Profile:  # fmt: skip
     """Return the private profile of the items: how many of them occurred exactly t times.
 
-    The items go into a hashed sketch, which is released and reconstructed; nothing else leaves this call. ε is for one
-    occurrence of one item.
+    The rows are here and one answer leaves, so the noise goes on the profile itself (:func:`direct`). Through a hashed
+    sketch, as for what must be kept, updated, merged or sent, with ``model="sketch"`` or an option only a sketch has.
 
     Parameters
     ----------
-    items : integers, strings or tuples of them, in any of the forms :meth:`Sketch.update` takes
-    epsilon : ε > 0
-    counts : occurrences of each item; one each when not given
-    cells : number of cells, a power of two; about as many as there are distinct items is a good choice
-    method : estimator, see :func:`reconstruct`
+    items, epsilon, counts, person, max_contributions : as in :func:`direct`
+    model : "direct" or "sketch"; direct unless ``cells`` or ``method`` are given
+    cells : cells of the sketch, a power of two (2²⁰ unless given); about as many as there are distinct items
+    method : estimator of the sketch, see :func:`reconstruct`
+    ledger : where the release is recorded, before it leaves
 
     Examples
     --------
-    >>> p = profile(["red", "blue", "red"] * 5_000 + list(range(0)), epsilon=1, cells=2**12)
-    >>> 0 <= float(p.distinct) < 200
-    True
+    >>> p = profile(["red", "blue", "red"] * 5_000, epsilon=1)
+    >>> float(p.distinct) < 20, profile(["red", "blue"], epsilon=1, model="sketch").noisy.layout.kind
+    (True, 'hashed')
     """
-    sketch = Sketch.hashed(cells, epsilon=epsilon)
-    sketch.update(items, counts)
-    return reconstruct(sketch.release(), method=method)
+    only = {"cells": cells, "method": method}
+    given = [name for name, value in only.items() if value is not None]
+    chosen = model or ("sketch" if given else "direct")
+    check_choice("model", chosen, ("direct", "sketch"))
+    if chosen == "direct":
+        if given:
+            raise InputError(f"{' and '.join(given)} must be left out for model='direct'")
+        return direct(
+            items, epsilon=epsilon, counts=counts, person=person, max_contributions=max_contributions, ledger=ledger
+        )
+    unit = "occurrence" if person is None and max_contributions is None else "person"
+    if ledger is not None:
+        ledger.check(epsilon, unit)
+    sketch = Sketch.hashed(2**20 if cells is None else cells, epsilon=epsilon, max_contributions=max_contributions)
+    sketch.update(items, counts, person=person)
+    if ledger is not None:
+        ledger.write("profile", epsilon, unit)
+    return reconstruct(sketch.release(), method=method or "auto")
 
 
 @overload
 def direct(
     items: Any, *, epsilon: Exact, counts: Any = None, person: Any = None, max_contributions: int | None = None,
+    ledger: Ledger | None = None,
 ) -> DirectProfile: ...  # fmt: skip
 
 
 @overload
 def direct(
     items: Any, *, epsilon: Exact, counts: Any = None, person: Any = None, max_contributions: int | None = None,
-    by: Any, groups: Sequence[str],
+    by: Any, groups: Sequence[str], ledger: Ledger | None = None,
 ) -> dict[str, DirectProfile]: ...  # fmt: skip
 
 
 def direct(
     items: Any, *, epsilon: Exact, counts: Any = None, person: Any = None, max_contributions: int | None = None,
-    by: Any = None, groups: Sequence[str] | None = None,
+    by: Any = None, groups: Sequence[str] | None = None, ledger: Ledger | None = None,
 ) -> DirectProfile | dict[str, DirectProfile]:  # fmt: skip
     """Return the private profile of the items, the noise put on the profile itself by whoever holds the rows.
 
@@ -75,6 +98,7 @@ def direct(
         needed where the items are the persons; without ``person`` it is the caller's promise
     by, groups : column (or its name) of the group of each row, and the names of all groups, declared because groups
         taken from the data would leak; rows of other groups are dropped
+    ledger : where the release is recorded, before it leaves
 
     Returns
     -------
@@ -90,7 +114,12 @@ def direct(
     >>> sorted(direct(visits, epsilon=1, person="user", by="day", groups=["a", "b"]))
     ['a', 'b']
     """
+    unit = "occurrence" if person is None and max_contributions is None else "person"
+    if ledger is not None:
+        ledger.check(epsilon, unit)
     profiles = _direct(items, epsilon, counts, person, max_contributions, by, groups)
+    if ledger is not None:
+        ledger.write("direct", epsilon, unit)
     return profiles[""] if groups is None else profiles
 
 
@@ -99,9 +128,7 @@ def _direct(
     *, for_tests: bool = False,
 ) -> dict[str, DirectProfile]:  # fmt: skip
     """Count, put the noise on, answer; ``for_tests`` lets noise out that protects nobody."""
-    from .answers.direct import direct_profile
     from .holding.counting import count_exactly, rows_of
-    from .holding.release import release
     from .reading.groupfiles import check_names
 
     if (by is None) != (groups is None):
@@ -109,5 +136,15 @@ def _direct(
     exact_positive("epsilon", epsilon)
     names = None if groups is None else check_names(groups)
     tables, unit = rows_of(items, counts, person, by, most)
-    curves = release(count_exactly(tables, unit, names), unit, epsilon, for_tests=for_tests)
+    return release_and_answer(count_exactly(tables, unit, names), unit, epsilon, for_tests=for_tests)
+
+
+def release_and_answer(
+    exact: Mapping[str, Exactly], unit: Unit, epsilon: Exact, *, for_tests: bool = False
+) -> dict[str, DirectProfile]:
+    """Put noise on the exact profile of each group and answer from what is released."""
+    from .answers.direct import direct_profile
+    from .holding.release import release
+
+    curves = release(exact, unit, epsilon, for_tests=for_tests)
     return {name: direct_profile(curve) for name, curve in curves.items()}

@@ -101,16 +101,20 @@ class Guarded:
         self._broken: str | None = None
 
     def _require_here(self, action: str) -> None:
-        """Refuse in a fork, and whatever is broken."""
+        """Refuse in a fork, and what is broken."""
         if self._home != this_process():
             raise PrivacyError(
                 f"{action} needs the process that made the {self.noun} ({self._home[0]}), this is a fork of it "
                 f"({os.getpid()}): two processes must not go on from the same noise"
             )
+        self._require_whole(action)
+
+    def _require_whole(self, action: str) -> None:
+        """Refuse what is broken."""
         if self._broken is not None:
             raise PrivacyError(
-                f"{action} needs a whole {self.noun}, this one is broken: {self._broken}, so it holds a part of what "
-                f"was given, which must not leave and must not be counted twice; make a new one and begin again"
+                f"{action} needs a whole {self.noun}, this one is broken: {self._broken}, so it may hold a part of a "
+                f"change, which must neither leave nor be made again; make a new one and begin again"
             )
 
     def _require_private(self) -> None:
@@ -130,10 +134,10 @@ class Guarded:
 
 
 @contextmanager
-def changing(secrets: Sequence[Guarded], what: str) -> Iterator[None]:
-    """Let all of them count as broken until the block has run to its end; ``what`` says what was interrupted."""
+def changing(secrets: Sequence[Guarded], why: str) -> Iterator[None]:
+    """Let all of them count as broken until the block has run to its end; ``why`` they are if it does not."""
     for secret in secrets:
-        secret._broken = f"{what} was interrupted"
+        secret._broken = why
     yield
     for secret in secrets:
         secret._broken = None

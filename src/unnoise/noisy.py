@@ -27,8 +27,10 @@ WINDOW = 1 << 17
 """Widest dense window of values counted by bincount; values outside go through np.unique."""
 
 
-def as_signed_integers(counts: Any, name: str = "noisy counts") -> Int64:
+def as_signed_integers(counts: Any, name: str = "noisy counts", *, secret: bool = False) -> Int64:
     """Return ``counts`` as a one-dimensional int64 array, refusing whatever is not signed integers.
+
+    No value of ``secret`` ones is in the message.
 
     >>> as_signed_integers([3, -1])
     array([ 3, -1])
@@ -53,7 +55,7 @@ def as_signed_integers(counts: Any, name: str = "noisy counts") -> Int64:
         bounds = np.iinfo(np.int64)
         if array.max() > bounds.max or array.min() < bounds.min:
             worst = array.max() if array.max() > bounds.max else array.min()
-            raise InputError(f"{name} must fit into 64 bits, got {worst}")
+            raise InputError(f"{name} must fit into 64 bits{'' if secret else f', got {worst}'}")
         return array.astype(np.int64)
     if array.dtype.kind == "f":
         raise InputError(
@@ -261,6 +263,14 @@ class NoisyCounts:
         )
         values, how_many = combine([(p.values, p.tally) for p in parts])
         return NoisyProfile(values, how_many, self.noise, self.layout, parts)
+
+    def __add__(self, other: NoisyCounts) -> NoisyCounts:
+        """Return the sum of two releases of like sketches whose noises are independent, cell by cell: powers add up."""
+        self.layout.require_equal(other.layout)
+        if self.noise.epsilon != other.noise.epsilon:
+            raise IncompatibleError("epsilon", self.noise.epsilon, other.noise.epsilon)
+        noise = DiscreteLaplace(self.noise.epsilon, self.noise.power + other.noise.power)
+        return NoisyCounts(self.counts + other.counts, noise, self.layout)
 
     def __len__(self) -> int:
         return int(self.counts.size)

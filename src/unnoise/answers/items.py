@@ -125,8 +125,10 @@ class ItemProfile(ModelledProfile):
             variance[single] = np.maximum(tail.entries(lo[single])[1], 0) + 1 + self._unseen  # one item more or less
         return variance
 
-    def _centre(self, lo: Int64, hi: Int64) -> Floats:
-        return self._band_values(lo, hi)  # calibrated to the total, which the posterior is not
+    def _centres(self, lo: Int64, hi: Int64) -> tuple[Floats, ...]:
+        """The value, and the posterior's mean, from which calibration may have moved it."""
+        value = self._band_values(lo, hi)
+        return value, np.where(lo <= self._top, super()._centres(lo, hi)[0], value)
 
     def _sum_centre(self, g: Function) -> float:
         return self._sum_value(g)

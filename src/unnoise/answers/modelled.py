@@ -51,11 +51,8 @@ UNSEEN = 3.6
 LEAST = 0.5
 """Fewer items than this are none."""
 
-SURER = 0.05
-"""Share of the error budget that the limit by all occurrences may spend."""
-
-OPEN = 4.0
-"""An interval of a number whose ends are this factor apart is marked."""
+OPEN, A_FEW = 4.0, 8.0
+"""An interval whose ends are the factor OPEN apart is marked, unless it speaks of no more than a few items."""
 
 Four = tuple[float, float, float, float]
 
@@ -65,7 +62,7 @@ def positive_limits(value: Floats, stderr: Floats, level: float) -> tuple[Floats
 
     >>> low, high = positive_limits(np.array([100.0, 1.0]), np.array([1.0, 2.0]), 0.95)
     >>> low.round(1), high.round(1)
-    (array([98., 0.]), array([102. , 12. ]))
+    (array([98.,  0.]), array([102.,  12.]))
     """
     z = float(ndtri((1 + level) / 2))
     safe = np.maximum(value, 1e-300)
@@ -151,17 +148,32 @@ class ModelledProfile(Profile):
 
     def _bands(self, lo: Int64, hi: Int64, level: float) -> Limits:
         lo, hi = np.maximum(lo, self._least_count), np.asarray(hi)
-        estimate = self._centre(lo, hi)
+        estimate = self._centres(lo, hi)[0]
         stderr = np.sqrt(self._band_variance(lo, hi))
-        low, high = positive_limits(estimate, stderr, level)
+        low, high = self._limits(lo, hi, stderr, level)
         low, high = self._within_curve(lo, hi, low, high, level)
         found = self._beyond(lo, hi, level, Limits(estimate, stderr, low, high))
         empty = (hi < lo) | (lo > (FAR if self.max_count is None else self.max_count))
         return Limits(*(np.where(empty, 0.0, column) for column in found))
 
-    def _centre(self, lo: Int64, hi: Int64) -> Floats:
+    def _centres(self, lo: Int64, hi: Int64) -> tuple[Floats, ...]:
         """What the posterior expects in each band: the middle of its interval, which is then made to hold the value."""
-        return np.asarray(np.maximum(self._shares(lo, hi) @ self._posterior.mean, 0.0))
+        return (np.asarray(np.maximum(self._shares(lo, hi) @ self._posterior.mean, 0.0)),)
+
+    def _limits(self, lo: Int64, hi: Int64, stderr: Floats, level: float) -> tuple[Floats, Floats]:
+        """Limits around every centre, of which the outermost count."""
+        centres = self._centres(lo, hi)
+        stderr = np.hypot(stderr, self._drowned(lo, centres[-1]))
+        ends = [positive_limits(centre, stderr, level) for centre in centres]
+        return np.min([low for low, _ in ends], axis=0), np.max([high for _, high in ends], axis=0)
+
+    def _drowned(self, lo: Int64, mean: Floats) -> Floats:
+        """How many items of the count ``lo`` the noise can hide; of no account where more than that are seen."""
+        blocks, hidden = self._posterior.channel.blocks, np.sqrt(self._posterior.hidden)
+        at = np.minimum(np.searchsorted(blocks.stop[: blocks.covered], lo, side="right"), blocks.covered - 1)
+        noise = np.where(lo <= self._top, hidden[at], 0.0)
+        many = np.minimum(mean / np.maximum(noise, 1e-9), 40.0)
+        return np.asarray(noise * np.exp(-0.5 * many**2))
 
     def _band_variance(self, lo: Int64, hi: Int64) -> Floats:
         """Variance of the number of items in each band."""
@@ -194,8 +206,9 @@ class ModelledProfile(Profile):
         """Limits of the number of items at or above each count of the blocks, non-increasing."""
         if level not in self._known_curves:
             k = np.arange(self._least_count, self._top + 1)
-            value = self._centre(k, np.full_like(k, NO_END))
-            low, high = positive_limits(value, np.sqrt(self._curve_variance), level)
+            ends = np.full_like(k, NO_END)
+            value = self._centres(k, ends)[0]
+            low, high = self._limits(k, ends, np.sqrt(self._curve_variance), level)
             low = np.maximum.accumulate(low[::-1])[::-1]
             self._known_curves[level] = low, np.maximum(np.minimum.accumulate(high), value)
         return self._known_curves[level]
@@ -211,10 +224,9 @@ class ModelledProfile(Profile):
         return {}
 
     def _most(self, level: float) -> float:
-        """Upper limit of all occurrences, surer than ``level``: no more than a k-th as many items occur k times."""
+        """Upper limit of all occurrences: no more than a k-th as many items occur k times."""
         if level not in self._known_most:
-            surer = 1 - (1 - level) * SURER
-            self._known_most[level] = max(self._total(surer).high, 0.0)
+            self._known_most[level] = self._total(level).high
         return self._known_most[level]
 
     @cached_property
@@ -234,8 +246,8 @@ class ModelledProfile(Profile):
     @staticmethod
     def _modelled(four: Four, level: float, again: Callable[[float], Estimate], data_share: float) -> Estimate:
         """An answer by the model, marked where its interval leaves it open."""
-        value, _, low, high = four
-        marked = value > LEAST and high > OPEN * max(low, 1e-300)
+        _, _, low, high = four
+        marked = high > OPEN * low and high > A_FEW
         return Estimate(*four, level, again, "model", data_share, marked)
 
     # ---------------------------------------------------------------- sums over items
@@ -324,7 +336,8 @@ class ModelledProfile(Profile):
         value = max(float(np.log(total) - weighted / total), 0.0)
         stderr = float(np.sqrt(max(self._sum_variance(change), 0.0)))
         margin = float(ndtri((1 + level) / 2)) * stderr
-        four = value, stderr, max(value - margin, 0.0), max(min(value + margin, most), value)
+        least = 0.0 if self.distinct.at(level).low <= 1 else value - margin
+        four = value, stderr, max(least, 0.0), max(min(value + margin, most), value)
         return self._modelled(four, level, self._entropy_estimate, self._data_share(self._block_means(change)[0]))
 
     # ---------------------------------------------------------------- shares of the items
@@ -342,7 +355,7 @@ class ModelledProfile(Profile):
         whole = self._shares(np.array([self._least_count]), np.array([NO_END]))[0]
         while high - low > 1:
             middle = (low + high) // 2
-            above = self._centre(np.array([middle + 1]), np.array([NO_END]))[0]
+            above = self._centres(np.array([middle + 1]), np.array([NO_END]))[0][0]
             weights = self._shares(np.array([middle + 1]), np.array([NO_END]))[0] - (1 - q) * whole
             error = math.sqrt(float(self._variance(weights[None])[0]) + self._unseen)
             if above - (1 - q) * self.items <= margin * error + 1e-9 * self.items:

@@ -42,8 +42,8 @@ from ..noisy import NoisyProfile
 __all__ = ["check_growth", "entropy_limits", "sum_limits", "xlogx"]
 
 MOST_EXCESS = 6.0
-"""Excess kurtosis up to which Cornish and Fisher's expansion is used: rarer noise is a step now and then, and half a step
-is allowed for already."""
+"""Excess kurtosis up to which Cornish and Fisher's expansion is used: rarer noise is a step now and then, and half a
+step is allowed for already."""
 
 CARRIED = 0.1
 """Share of a sampled sum's variance in one item above which it is said to rest on few items..."""

@@ -14,10 +14,11 @@ from ..estimators.methods import METHODS
 from ..noise import exact_positive
 
 __all__ = [
-    "AsJson", "By", "Cells", "Clipped", "Columns", "CountColumn", "Delimiter", "Domain", "Epsilon", "Format",
-    "FreqCount", "Groups", "HashSeed", "Inputs", "Integers", "Levels", "MaxContributions", "MaxCount", "Method",
-    "NoHeader", "PanPrivate", "Person", "Quote", "Rate", "Sql", "Title", "Unknown", "as_cells", "as_dialect",
-    "as_epsilon", "as_names", "as_rate",
+    "AsJson", "AsSketch", "AtLeast", "By", "Cells", "Clipped", "Columns", "CountColumn", "Dataset", "Delimiter",
+    "Domain", "Epsilon", "Force", "Format", "FreqCount", "Groups", "HashSeed", "Headline", "Inputs", "Integers",
+    "LedgerFile", "Levels", "Limit", "MaxContributions", "MaxCount", "Method", "NoHeader", "Output", "PanPrivate",
+    "Person", "Quote", "Rate", "Sql", "Title", "Twice", "Unknown", "Word", "as_cells", "as_dialect", "as_epsilon",
+    "as_names", "as_rate", "as_thresholds",
 ]  # fmt: skip
 
 FORMAT_NAMES = (
@@ -83,6 +84,25 @@ def _formats(incomplete: str) -> list[str]:
     return [name for name in FORMAT_NAMES if name.startswith(incomplete)]
 
 
+def _headlines(incomplete: str) -> list[str]:
+    known = ("exactly-1", "exactly-2", "at-least-2", "at-least-3", "at-least-10", "distinct", "total", "median")
+    return [name for name in known if name.startswith(incomplete)]
+
+
+def as_thresholds(text: str | None) -> tuple[int, ...] | None:
+    """Return the numbers of ``--at-least``.
+
+    >>> as_thresholds("1, 2,10")
+    (1, 2, 10)
+    """
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and 0 < int(part) < 10**18 for part in parts):
+        raise InputError(f"--at-least must be whole numbers ≥ 1 with commas between, got {text!r}")
+    return tuple(int(part) for part in parts)
+
+
 def _methods(incomplete: str) -> list[str]:
     return [name for name in METHODS if name.startswith(incomplete)]
 
@@ -141,7 +161,7 @@ Groups = Annotated[
 Unknown = Annotated[
     str,
     typer.Option("--unknown", metavar="error|drop", rich_help_panel=DATA,
-                 help="What to do with items outside --domain and rows outside --groups."),
+                 help="Items outside --domain, rows outside --groups: left out, or refused, which tells of them."),
 ]  # fmt: skip
 Epsilon = Annotated[
     str | None,
@@ -163,6 +183,11 @@ PanPrivate = Annotated[
 Cells = Annotated[
     str, typer.Option("--cells", metavar="M", rich_help_panel=SKETCH, help="Cells of a hashed sketch, a power of two.")
 ]
+AsSketch = Annotated[
+    bool,
+    typer.Option("--sketch", rich_help_panel=SKETCH,
+                 help="Through a sketch: little memory whatever the rows, but more noise. Options below imply it."),
+]  # fmt: skip
 Levels = Annotated[
     int | None,
     typer.Option("--levels", metavar="L", rich_help_panel=SKETCH, help="Levels, for an unknown number of items."),
@@ -191,7 +216,45 @@ MaxCount = Annotated[
 Clipped = Annotated[
     bool, typer.Option("--clipped", rich_help_panel=OUT, help="The counts were clamped at 0 (and --max-count).")
 ]
+LEDGER = "What to record"
+LedgerFile = Annotated[
+    str | None,
+    typer.Option("--ledger", metavar="FILE|off", rich_help_panel=LEDGER,
+                 help="Where this release is recorded; unnoise.ledger beside the data unless given."),
+]  # fmt: skip
+Dataset = Annotated[
+    str | None,
+    typer.Option("--dataset", metavar="NAME", rich_help_panel=LEDGER,
+                 help="Name of the data in the ledger; their path unless given."),
+]  # fmt: skip
+Limit = Annotated[
+    str | None,
+    typer.Option("--limit", metavar="E", rich_help_panel=LEDGER,
+                 help="Most ε in all for these data: beyond it nothing is read."),
+]  # fmt: skip
+Twice = Annotated[
+    bool,
+    typer.Option("--twice", rich_help_panel=DATA, help="Count a file twice that is given twice; refused otherwise."),
+]
 AsJson = Annotated[bool, typer.Option("--json", rich_help_panel=OUT, help="Print the result as JSON.")]
+AtLeast = Annotated[
+    str | None,
+    typer.Option("--at-least", metavar="1,2,3", rich_help_panel=OUT, help="Ask how many occur at least so often."),
+]
+Headline = Annotated[
+    str,
+    typer.Option("--headline", metavar="WHAT", rich_help_panel=OUT, autocompletion=_headlines,
+                 help="Answer of the first sentence: exactly-1, at-least-3, distinct, total, median."),
+]  # fmt: skip
+Word = Annotated[
+    str, typer.Option("--noun", metavar="WORD", rich_help_panel=OUT, help="What the items are called: user, page, …")
+]
+Output = Annotated[
+    str | None,
+    typer.Option("--output", "-o", metavar="FILE", rich_help_panel=OUT,
+                 help="Write .html, .csv, .json, .parquet, .xlsx or .md; - is the page."),
+]  # fmt: skip
+Force = Annotated[bool, typer.Option("--force", rich_help_panel=OUT, help="Replace an output that exists.")]
 Title = Annotated[str | None, typer.Option("--title", metavar="TEXT", rich_help_panel=OUT, help="Title of the report.")]
 
 SketchPaths = Annotated[list[Path], typer.Argument(metavar="FILE…", show_default=False)]

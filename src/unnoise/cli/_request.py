@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
@@ -16,7 +16,13 @@ from ..errors import InputError
 from . import _options as opt
 from ._app import app
 
-__all__ = ["Answering", "Comparing", "Counting", "Data", "Planning", "Profiling", "Sketching", "command"]
+if TYPE_CHECKING:
+    from ..answers.questions import Asked
+
+__all__ = [
+    "Answering", "Comparing", "Counting", "Data", "Planning", "Profiling", "Reporting", "Showing", "Sketching",
+    "command",
+]  # fmt: skip
 
 R = TypeVar("R")
 
@@ -54,6 +60,7 @@ class Data:
     no_header: opt.NoHeader = False
     delimiter: opt.Delimiter = None
     quote: opt.Quote = '"'
+    twice: opt.Twice = False
 
     @property
     def dialect(self) -> dict[str, Any]:
@@ -63,7 +70,33 @@ class Data:
     @property
     def read_as(self) -> dict[str, Any]:
         """The same, with what ``--freq-count`` and ``--sql`` add to it."""
-        return {**self.dialect, "sql": self.sql, **({"format": "freqcount"} if self.freq_count else {})}
+        kind = {"format": "freqcount"} if self.freq_count else {}
+        return {**self.dialect, "sql": self.sql, "twice": self.twice, **kind}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Showing:
+    """How answers are shown, and where they are written."""
+
+    output: opt.Output = None
+    force: opt.Force = False
+    as_json: opt.AsJson = False
+    at_least: opt.AtLeast = None
+    headline: opt.Headline = "exactly-1"
+    noun: opt.Word = "item"
+    title: opt.Title = None
+
+    def asked(self) -> Asked:
+        """Return what the page is about."""
+        from ..answers.questions import ITEM, Asked, noun, question
+
+        try:
+            first = question(self.headline).key
+        except InputError:
+            text = "--headline must be exactly-K, at-least-K, distinct, total, median or entropy"
+            raise InputError(f"{text}, got {self.headline!r}") from None
+        what = ITEM if self.noun == ITEM.one else noun(self.noun)
+        return Asked(at_least=opt.as_thresholds(self.at_least), headline=first, noun=what)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +106,7 @@ class Counting(Data):
     epsilon: opt.Epsilon = None
     by: opt.By = None
     groups: opt.Groups = None
-    unknown: opt.Unknown = "error"
+    unknown: opt.Unknown = "drop"
     person: opt.Person = None
     max_contributions: opt.MaxContributions = None
     pan_private: opt.PanPrivate = False
@@ -82,6 +115,14 @@ class Counting(Data):
     domain: opt.Domain = None
     rate: opt.Rate = None
     hash_seed: opt.HashSeed = 0
+    ledger: opt.LedgerFile = None
+    dataset: opt.Dataset = None
+    limit: opt.Limit = None
+
+    @property
+    def persons_are_items(self) -> bool:
+        """Whether the person is the item, and the model one in which that needs no limit."""
+        return False
 
     def check(self) -> None:
         """Refuse combinations that make no sense, before anything is read."""
@@ -90,7 +131,7 @@ class Counting(Data):
             raise InputError(f"--unknown must be error or drop, got {self.unknown!r}")
         if (self.by is None) != (self.groups is None):
             raise InputError("--by and --groups go together: the groups are declared, not taken from the data")
-        if self.person is not None and self.max_contributions is None:
+        if self.person is not None and self.max_contributions is None and not self.persons_are_items:
             raise InputError("--person needs --max-contributions: how many occurrences of a person may count")
         if self.rate is not None and self.domain is None:
             raise InputError("--rate needs --domain: the items that are sampled are declared beforehand")
@@ -107,25 +148,34 @@ class Sketching(Counting):
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="File to write, a folder with --groups, or - .")
     ]
+    force: opt.Force = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class Profiling(Counting):
+class Profiling(Showing, Counting):
     """``unnoise profile``."""
 
-    output: Annotated[
-        str | None,
-        typer.Option("--output", "-o", metavar="FILE", rich_help_panel=opt.OUT, help="Write the report, an HTML page."),
-    ] = None
-    as_json: opt.AsJson = False
+    sketch: opt.AsSketch = False
+    cells: opt.Cells = ""
     method: opt.Method = "auto"
     max_count: opt.MaxCount = None
-    title: opt.Title = None
+
+    @property
+    def wants_sketch(self) -> bool:
+        """Whether a sketch was asked for, by name or by an option that only a sketch has."""
+        return self.sketch or self.pan_private or self.method != "auto" or bool(self.cells or self.hash_seed) or any(
+            option is not None for option in (self.levels, self.domain, self.rate, self.max_count)
+        )
+
+    @property
+    def persons_are_items(self) -> bool:
+        """Whether the person is the item, counted by the direct model."""
+        return not self.wants_sketch and self.person is not None and self.column == [self.person]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answering:
-    """``unnoise estimate`` and ``unnoise report``: a sketch, or noisy counts released by others."""
+class Answering(Showing):
+    """``unnoise estimate``: a sketch, or noisy counts released by others."""
 
     file: Annotated[str, typer.Argument(metavar="FILE", help="Sketch, set of groups, noisy histogram, or - .")]
     column: Annotated[
@@ -149,6 +199,17 @@ class Answering:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Reporting(Answering):
+    """``unnoise report``: the same, for the sake of the page."""
+
+    output: Annotated[
+        str,
+        typer.Option("--output", "-o", metavar="FILE", rich_help_panel=opt.OUT,
+                     help="Page to write (.html), or .csv, .json, .parquet, .xlsx, .md; - is the page."),
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
 class Comparing(Data):
     """``unnoise compare``."""
 
@@ -163,6 +224,8 @@ class Comparing(Data):
     plot: Annotated[
         str | None, typer.Option("--plot", metavar="FILE", help="Write a picture (needs matplotlib).")
     ] = None
+    output: opt.Output = None
+    force: opt.Force = False
     as_json: opt.AsJson = False
 
 

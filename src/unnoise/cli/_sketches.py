@@ -8,11 +8,13 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import reduce
+from operator import add
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError
+from ..errors import ConvergenceError, InputError, OverloadError
 from ._options import as_cells, as_epsilon, as_names, as_rate
 
 if TYPE_CHECKING:
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
     from ._request import Counting
 
 __all__ = ["load_sketches", "local_path", "reconstruct_all", "save_sketch", "sketch_data"]
+
+
+CELLS = "2^20"
+"""Cells of a hashed sketch where nobody says how many."""
 
 
 def sketch_data(request: Counting, meanwhile: Callable[[], None] | None = None) -> Sketch | GroupedSketch:
@@ -77,7 +83,7 @@ def _new_sketch(request: Counting, types: tuple[str, ...] | None, domain: Any) -
     person: dict[str, Any] = {"max_contributions": request.max_contributions, "pan_private": request.pan_private}
     if request.domain is None:
         return Sketch.hashed(
-            as_cells(request.cells), epsilon=epsilon, levels=request.levels, hash_seed=request.hash_seed,
+            as_cells(request.cells or CELLS), epsilon=epsilon, levels=request.levels, hash_seed=request.hash_seed,
             item_types=types, **person,
         )  # fmt: skip
     if request.rate is None:
@@ -187,14 +193,23 @@ def _beside(work: Callable[[], None] | None) -> Iterator[None]:
 def reconstruct_all(
     sketches: Mapping[str, Sketch], *, method: str = "auto", max_count: int | None = None
 ) -> dict[str, Profile]:
-    """Release and reconstruct every sketch."""
+    """Release and reconstruct every sketch; several groups also added up, where nothing else has to be released."""
+    from ..answers.questions import ALL_GROUPS
     from ..answers.reconstruct import reconstruct
-    from ._show import stepping
+    from ._show import note, stepping
 
-    profiles = {}
+    released = {name: sketch.release() for name, sketch in sketches.items()}
+    steps = len(released) + (len(released) > 1)
+    profiles: dict[str, Profile] = {}
     with stepping("reconstructing", "groups") as step:
-        for index, (name, sketch) in enumerate(sketches.items(), 1):
-            profiles[name] = reconstruct(sketch.release(), method=method, max_count=max_count)
-            if len(sketches) > 1:
-                step(index, len(sketches))
+        if steps > 1 and ALL_GROUPS not in released:
+            try:
+                profiles[ALL_GROUPS] = reconstruct(reduce(add, released.values()), method=method)
+            except (ConvergenceError, OverloadError, InputError) as error:
+                note(f"unnoise: no row for {ALL_GROUPS}: {error}", always=True)
+            step(1, steps)
+        for index, (name, noisy) in enumerate(released.items(), 2):
+            profiles[name] = reconstruct(noisy, method=method, max_count=max_count)
+            if steps > 1:
+                step(index, steps)
     return profiles

@@ -46,13 +46,14 @@ def known_law(noisy: NoisyProfile, max_count: int | None = None) -> KnownLaw | N
     values, tally = noisy.folded() if noisy.noise.power == 1 else (noisy.values, noisy.tally)
     last = _last(noisy)
     top = last if max_count is None else min(last, max_count)
-    part = Part.of(values, tally, rows_of(values, tally, noisy.noise, last), share)
+    part = Part.of(values, tally, rows_of(values, tally, noisy.noise, last)[0], share)
     blocks = Blocks.covering(counts_in_blocks(0, top, DENSE, PER_OCTAVE))
     if values[-1] > last and (max_count is None or max_count > last):
         blocks = blocks.with_atoms(np.array([FAR], dtype=np.int64))
     channel = FourierChannel(blocks, (part,), noisy.noise, collide=False)
-    every = Blocks.covering(np.arange(top + 2, dtype=np.int64))
-    search = explore(channel, _start(channel, items), math.log(items / blocks.size), every)
+    near = blocks.first < FAR
+    counts = np.union1d(blocks.first[near], np.rint(blocks.centres[near]).astype(np.int64))
+    search = explore(channel, _start(channel, items), float(items), Blocks(counts, counts + 1, counts.size))
     return None if search.best is None else KnownLaw(posterior(search), top, share)
 
 

@@ -26,7 +26,7 @@ from ..arrays import Floats
 from ._smooth_channel import BodyChannel
 from ._smooth_walk import Walk
 
-__all__ = ["Mode", "find_mode"]
+__all__ = ["MATTERS", "Mode", "find_mode"]
 
 
 TOLERANCE = 1e-3
@@ -37,10 +37,13 @@ SHORTLY, SHORT = 0.03, 0.05
 step: A hardly changes then. Where few cells are left to tell, Newton's method creeps, and the end is not so near."""
 
 LONGEST = 8.0
-"""Largest change of any θ in one step."""
+"""Largest change in one step of any θ that matters, before it or after."""
 
-LOWEST, HIGHEST = -600.0, 5.0
-"""θ stays between these, so that e^θ is neither 0 nor beyond bounds."""
+MATTERS = -25.0
+"""θ below this is mass that no cells would tell from none (e^−25 = 1e-11): how far it falls is of no account."""
+
+HIGHEST = 5.0
+"""θ stays below this, so that e^θ is not beyond bounds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,11 +103,12 @@ def find_mode(
         if decrement < TOLERANCE or soon:
             last = theta + step if longest < SHORT else theta
             return Mode(last, evidence + 0.5 * decrement, iteration, decrement > -TOLERANCE)
-        length = min(1.0, LONGEST / longest)
+        matters = np.maximum(theta, theta + step) > MATTERS
+        length = min(1.0, LONGEST / float(np.abs(step[matters]).max(initial=LONGEST)))
         if length == 1 and evidence + decrement < wanted:
             return Mode(theta, evidence + decrement, iteration, False, hopeless=True)
         for _ in range(6):
-            trial = np.clip(theta + length * step, LOWEST, HIGHEST)
+            trial = np.minimum(theta + length * step, HIGHEST)
             trial_f = np.exp(trial)
             trial_m = channel.forward(trial_f)
             trial_r = walk.differences(trial)

@@ -1,7 +1,7 @@
 """The default: models weighed by evidence, then what the cells themselves say, in whole cells.
 
 1. The body of the profile (:mod:`._smooth_grid`) is modelled by smooth profiles and by mixtures of few point masses,
-   averaged by their evidence (:mod:`._smooth_models`). Call the average g.
+   joined by their evidence (:mod:`._smooth_models`). Call the result g.
 2. The models are about a law from which counts might have been drawn; the answer is about these very cells. If g is
    the law of the counts, a cell with noisy count v has count t with probability g[t]·K[v,t]/(K g)[v], so the expected
    profile of the cells is f[t] = g[t]·Σ_v y[v]·K[v,t]/(K g)[v]: one step of EM. On scales coarser than the noise this

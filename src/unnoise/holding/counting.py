@@ -1,9 +1,14 @@
 """Exact counting: from rows to how many items have each count, for every group.
 
 Rows are held as polars tables with the columns ``0, 1, …`` (the item) and, where asked for, ``times``, ``person`` and
-``group``; a row with a null in any of them is dropped. Counting is polars' in-memory ``group_by``, which never spills
-to disk: memory is that of the rows or of the distinct items, whichever a step holds (docs/direct.md); where that is
-too much, a sketch does it in a few megabytes.
+``group``; a row with a null in any of them is dropped.
+
+**Sorted keys.** One column of integers is sorted as it is. Anything else is told apart by 64 bits of polars' hash under
+a seed drawn afresh for the call, so the rows themselves need not be held: 8 bytes each, and 16 for each distinct item
+of every 2²⁴ rows. Of n items, n²/2⁶⁵ are expected to be taken for another (3·10⁻⁸ of a million). Privacy does not
+rest on that: whatever the hash, an occurrence moves one key by one. Nothing is ever spilled to disk, as polars'
+streaming ``group_by`` would do with exact counts when memory is short; where it is too short, a sketch does it in a
+few megabytes.
 
 Nothing is refused because of what the rows hold: the count of an item is clamped to 0…2⁶² (removals may take it below
 0, sums may pass 2⁶³), rows of undeclared groups are dropped, and no rows at all are counted like any others.
@@ -15,6 +20,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._sampler import open_stream
 from ..arrays import Int64
@@ -22,17 +28,20 @@ from ..curve import TOP
 from ..errors import InputError
 from ..sketches.columns import is_column
 from ..sketches.hashing import as_series
-from ..sketches.inputs import Batch, _duckdb_reader, _from_table, _refuse_scalars, _table_of
+from ..sketches.inputs import Rows, _duckdb_reader, _refuse_scalars, _table_of, clean_rows
 from ..sketches.persons import limit_contributions
 from .release import Exactly, Unit
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["count_exactly", "rows_of", "unit_of"]
+__all__ = ["Tally", "count_exactly", "rows_of", "summed", "unit_of"]
 
 GATHERED = 1 << 24
 """Rows gathered before they are counted: fewer would count the same items again and again, more would cost memory."""
+
+HALF = 31
+"""Sums are made of halves of so many bits, and so cannot pass 64."""
 
 
 def rows_of(
@@ -62,7 +71,7 @@ def rows_of(
         raise InputError("items must have at least one column besides person, group and counts")
     unit = unit_of(person, most)
     times = table.get(counts) if isinstance(counts, str) and counts in table else counts
-    batch = _from_table({**columns, **{f"\0{role}": column for role, column in beside.items()}}, times, None)
+    batch = clean_rows({**columns, **{f"\0{role}": column for role, column in beside.items()}}, times)
     return [_frame(batch, list(beside))], unit
 
 
@@ -97,7 +106,7 @@ def _whole_table(items: Any) -> dict[str, Any]:
     raise InputError(f"items must be a collection of integers, strings or tuples, got {type(items).__name__}")
 
 
-def _frame(batch: Batch, beside: Sequence[str]) -> pl.DataFrame:
+def _frame(batch: Rows, beside: Sequence[str]) -> pl.DataFrame:
     """Turn a batch into a table whose last columns are ``beside``."""
     import polars as pl
 
@@ -120,92 +129,106 @@ def count_exactly(
     Persons who are limited keep at most ``unit.most`` occurrences over all groups, chosen uniformly at random. Where
     the items are the persons and there are no groups, the limit is on the count itself, and the grid ends there.
     """
-    if unit.persons == "limited" or (unit.persons == "items" and unit.most is not None and groups is not None):
-        return _profiles([_counted(_limited(_gather(tables, groups), unit))], groups)
-    return _profiles(list(_partly(tables, groups)), groups)
-
-
-def _gather(tables: Iterable[pl.DataFrame], groups: Sequence[str] | None) -> pl.DataFrame:
-    import polars as pl
-
-    return pl.concat([_declared(table, groups) for table in tables], how="vertical_relaxed")
-
-
-def _declared(table: pl.DataFrame, groups: Sequence[str] | None) -> pl.DataFrame:
-    """Keep the rows of declared groups."""
-    import polars as pl
-
-    if groups is None:
-        return table
-    return table.filter(pl.col("group").cast(pl.String).is_in(list(groups)))
-
-
-def _partly(tables: Iterable[pl.DataFrame], groups: Sequence[str] | None) -> Iterable[pl.DataFrame]:
-    """Count tables as they come, many rows at a time."""
-    import polars as pl
-
-    waiting: list[pl.DataFrame] = []
-    for table in tables:
-        waiting.append(_declared(table, groups))
-        if sum(part.height for part in waiting) >= GATHERED:
-            yield _counted(pl.concat(waiting))
-            waiting = []
-    if waiting:
-        yield _counted(pl.concat(waiting))
-
-
-def _counted(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return each item (of each group) with its number of occurrences."""
-    import polars as pl
-
-    keys = [name for name in frame.columns if name not in ("times", "person")]
-    times = pl.len().cast(pl.Int64) if "times" not in frame.columns else _whole_sum()
-    return frame.lazy().group_by(keys).agg(times.alias("times")).collect(engine="in-memory")
-
-
-def _whole_sum() -> pl.Expr:
-    """Σ times in 128 bits, kept within ±2⁶²."""
-    import polars as pl
-
-    return pl.col("times").cast(pl.Int128).sum().clip(-TOP, TOP).cast(pl.Int64)
-
-
-def _profiles(parts: list[pl.DataFrame], groups: Sequence[str] | None) -> dict[str, Exactly]:
-    """Add partial counts up and say how many items have each count."""
-    import polars as pl
-
     names = [""] if groups is None else list(groups)
-    nobody = Exactly(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
-    if not parts:
-        return dict.fromkeys(names, nobody)
-    whole = parts[0] if len(parts) == 1 else pl.concat(parts)
-    lazy = whole.lazy()
-    if len(parts) > 1:
-        keys = [name for name in whole.columns if name != "times"]
-        lazy = lazy.group_by(keys).agg(_whole_sum().alias("times"))
-    by = ["times"] if groups is None else ["group", "times"]
-    table = lazy.filter(pl.col("times") > 0).group_by(by).agg(pl.len().alias("items")).sort(by)
-    found = table.collect(engine="in-memory")
+    if unit.persons == "limited" or (unit.persons == "items" and unit.most is not None and groups is not None):
+        tables = _limited(tables, unit, groups)
+    seed = int(open_stream().words(1)[0])
+    tallies = [Tally() for _ in names]
+    for table in tables:
+        for index, part in _by_group(table, groups):
+            times = part["times"].to_numpy() if "times" in part.columns else None
+            tallies[index].add(_keys(part, seed), times)
+    return {name: _exactly(tally.counts()) for name, tally in zip(names, tallies)}
+
+
+def _keys(table: pl.DataFrame, seed: int) -> NDArray[Any]:
+    """Return what tells items apart: one column of integers as it is, anything else by 64 bits of a keyed hash."""
+    items = table.select(name for name in table.columns if name.isdecimal())
+    if items.width > 1:
+        return items.hash_rows(seed).to_numpy()
+    column = items.to_series()
+    return column.to_numpy() if column.dtype.is_integer() else column.hash(seed).to_numpy()
+
+
+def _by_group(table: pl.DataFrame, groups: Sequence[str] | None) -> list[tuple[int, pl.DataFrame]]:
+    """Cut a table into its declared groups, each with its place in the list; other rows are left out."""
+    import polars as pl
+
     if groups is None:
-        return {"": _exactly(found)}
-    mine = found.with_columns(pl.col("group").cast(pl.String)).partition_by("group", as_dict=True)
-    return {name: _exactly(mine[(name,)]) if (name,) in mine else nobody for name in names}
+        return [(0, table)]
+    place = {name: index for index, name in enumerate(groups)}
+    named = table.with_columns(pl.col("group").cast(pl.String)).filter(pl.col("group").is_in(list(groups)))
+    return [(place[str(key[0])], part) for key, part in named.partition_by("group", as_dict=True).items()]
 
 
-def _exactly(table: pl.DataFrame) -> Exactly:
-    counts = np.minimum(table["times"].to_numpy().astype(np.int64), TOP)
-    return Exactly(counts, table["items"].to_numpy().astype(np.int64))
+class Tally:
+    """Counts keys, gathered and then sorted: NumPy sorts 64-bit numbers faster than any hash table takes them in."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[NDArray[Any], Int64 | None]] = []
+        self.sums: list[tuple[NDArray[Any], Int64]] = []
+
+    def add(self, keys: NDArray[Any], times: Int64 | None) -> None:
+        """Take rows in; every so many of them are brought down to their distinct keys."""
+        self.waiting.append((keys, times))
+        if sum(k.size for k, _ in self.waiting) >= GATHERED:
+            self._settle()
+
+    def _settle(self) -> None:
+        rows = sum(k.size for k, _ in self.waiting)
+        if rows:
+            keys = np.concatenate([k for k, _ in self.waiting])
+            plain = all(t is None for _, t in self.waiting)
+            times = None if plain else np.concatenate([t for _, t in self.waiting if t is not None])
+            self.sums.append(summed(keys, times))
+        self.waiting = []
+
+    def counts(self) -> Int64:
+        """Return the occurrences of every key."""
+        self._settle()
+        if len(self.sums) > 1:
+            keys, times = (np.concatenate([pair[i] for pair in self.sums]) for i in (0, 1))
+            self.sums = [summed(keys, times)]
+        return self.sums[0][1] if self.sums else np.zeros(0, dtype=np.int64)
 
 
-def _limited(frame: pl.DataFrame, unit: Unit) -> pl.DataFrame:
-    """Keep at most C occurrences of each person."""
+def summed(keys: NDArray[Any], times: Int64 | None) -> tuple[NDArray[Any], Int64]:
+    """Return the distinct keys and Σ times of each (rows of each, without times), kept within ±2⁶².
+
+    >>> summed(np.array([3, 1, 3]), np.array([TOP, 5, TOP]))[1].tolist() == [5, TOP]
+    True
+    """
+    order = None if times is None else np.argsort(keys, kind="stable")
+    ordered = np.sort(keys) if order is None else keys[order]
+    first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    if times is None or order is None:
+        return ordered[first], np.diff(np.append(first, keys.size))
+    high, low = (np.add.reduceat(half[order], first) for half in (times >> HALF, times & ((1 << HALF) - 1)))
+    high += low >> HALF
+    whole = (high << HALF) + (low & ((1 << HALF) - 1))
+    limit = TOP >> HALF
+    return ordered[first], np.where(high >= limit, TOP, np.where(high < -limit, -TOP, whole))
+
+
+def _exactly(counts: Int64) -> Exactly:
+    return Exactly(*np.unique(np.minimum(counts[counts > 0], TOP), return_counts=True))
+
+
+def _limited(
+    tables: Iterable[pl.DataFrame], unit: Unit, groups: Sequence[str] | None
+) -> list[pl.DataFrame]:
+    """Keep at most C occurrences of each person, over all declared groups; rows are gathered for that."""
     import polars as pl
 
     assert unit.most is not None
+    parts = [part for table in tables for _, part in _by_group(table, groups)]
+    if not parts:
+        return []
+    frame = pl.concat(parts)
     keys = [name for name in frame.columns if name.isdecimal()] if unit.persons == "items" else ["person"]
     who = frame[keys[0]] if len(keys) == 1 else frame.select(pl.struct(keys)).to_series()
     ids = who.rank("dense").to_numpy().astype(np.uint64)
     counts: Int64 | None = frame["times"].to_numpy() if "times" in frame.columns else None
     rows, kept = limit_contributions(np.arange(frame.height), counts, ids, unit.most, open_stream())
     left = frame.drop("times", strict=False)[rows]
-    return left if kept is None else left.with_columns(times=pl.Series(kept))
+    return [left if kept is None else left.with_columns(times=pl.Series(kept))]

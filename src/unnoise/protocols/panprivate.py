@@ -24,12 +24,11 @@ Both seal.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +37,8 @@ from .._circulant import Circulant, as_norm, fast_inversion, round_profile
 from .._thresholds import GeometricDigit
 from ..arrays import Floats, Int64
 from ..checks import check_integer
-from ..errors import InputError, PrivacyError, SealedError
+from ..errors import InputError, SealedError
+from ..guard import Guarded, changing, frozen, quiet, wipe
 from ..noise import DiscreteLaplace, Exact, exact_positive
 from ..noisy import as_signed_integers
 
@@ -134,7 +134,7 @@ class NoisyResidues:
         return self.tally().profile(max_count, norm=norm)
 
 
-class PanPrivateModular:
+class PanPrivateModular(Guarded):
     """A histogram of a known domain whose every state hides how often any one item occurred.
 
     Parameters
@@ -156,6 +156,8 @@ class PanPrivateModular:
     (7,)
     """
 
+    noun = "state"
+
     def __init__(
         self, cells: int, *, epsilon: Exact, max_count: int | None = None, primes: Sequence[int] | None = None
     ) -> None:
@@ -169,43 +171,48 @@ class PanPrivateModular:
         self.epsilon = exact_positive("epsilon", epsilon)
         self._each = self.epsilon / len(self.moduli)
         stream = _sampler.open_stream()
-        self.label = stream.label
+        super().__init__(stream.label)
         self._state = [modular_noise(self.cells, self._each, m, stream) for m in self.moduli]
         self._sealed = False
-        self._process = os.getpid()
 
     @property
     def guarantee(self) -> str:
         """What is promised, in plain words."""
-        if self.label is not None:
-            return f"none: the noise is {self.label}"
+        if self._label is not None:
+            return f"none: the noise is {self._label}"
         e = float(self.epsilon)
         return (
             f"one look at the state, or the released residues, is {e:g}-differentially private for a change of one "
             f"item's count by any amount; one look at the state and the released residue profile together: {2 * e:g}"
         )
 
+    @quiet
     def update(self, items: Any, counts: Any = None) -> None:
-        """Add occurrences: items are cell numbers, counts (default 1) any integers. A refused call changes nothing."""
-        self._require_live()
-        where = as_signed_integers(items, "items")
+        """Add occurrences: items are cell numbers, counts (default 1) any integers. A refused call changes nothing.
+
+        What is outside 0 … d−1 is refused, and the error tells that there was such an item: check before, or drop.
+        """
+        where = as_signed_integers(items, "items", secret=True)
         if int(where.min()) < 0 or int(where.max()) >= self.cells:
-            wrong = where[(where < 0) | (where >= self.cells)][0]
-            raise InputError(f"items must be between 0 and {self.cells - 1}, got {int(wrong)}")
-        if counts is None:
-            amounts = np.ones(1, dtype=np.int64)
-        else:
-            amounts = as_signed_integers(counts, "counts")
-            if amounts.shape != where.shape:
-                raise InputError(f"counts must be as long as items, got {amounts.size} and {where.size}")
-        for state, m in zip(self._state, self.moduli):
-            np.add.at(state, where, np.broadcast_to(amounts % m, where.shape))
-            state %= m
+            raise InputError(f"items must be between 0 and {self.cells - 1}, got one that is not")
+        amounts = np.ones(1, dtype=np.int64) if counts is None else as_signed_integers(counts, "counts", secret=True)
+        if counts is not None and amounts.shape != where.shape:
+            raise InputError(f"counts must be as long as items, got {amounts.size} and {where.size}")
+        with self._lock:
+            self._require_live("update")
+            with changing([self], "an update was interrupted"):
+                for state, m in zip(self._state, self.moduli):
+                    np.add.at(state, where, np.broadcast_to(amounts % m, where.shape))
+                    state %= m
 
     def release(self) -> NoisyResidues:
         """Return the noisy residues and seal: ε in all, if nobody looked at the state before."""
-        self._seal()
-        return NoisyResidues(tuple(self._state), self.moduli, self._each)
+        return self._release()
+
+    def _release(self, *, for_tests: bool = False) -> NoisyResidues:
+        """Release; ``for_tests`` whatever the label of the noise."""
+        residues = tuple(frozen(state) for state in self._take("release", for_tests=for_tests))
+        return NoisyResidues(residues, self.moduli, self._each)
 
     def release_profile(self) -> NoisyResidueProfile:
         """Return the tally of the residues under fresh noise and seal: private even if the state was seen once.
@@ -213,28 +220,36 @@ class PanPrivateModular:
         Per modulus one item moves two tallies by 1, so discrete Laplace noise of parameter ε/(2k) on each tally gives
         ε for all k moduli.
         """
-        self._seal()
+        return self._release_profile()
+
+    def _release_profile(self, *, for_tests: bool = False) -> NoisyResidueProfile:
         stream, fresh = _sampler.open_stream(), DiscreteLaplace(self._each / 2)
+        with self._lock:
+            self._label = self._label or stream.label
+            states = self._take("release_profile", for_tests=for_tests)
         tallies = []
-        for state, m in zip(self._state, self.moduli):
+        for state, m in zip(states, self.moduli):
             noise = np.empty(m, dtype=np.int64)
             _sampler.fill(noise, fresh, stream)
-            tallies.append(np.bincount(state, minlength=m) + noise)
-        self._state = []
+            noise += np.bincount(state, minlength=m)
+            tallies.append(frozen(noise))
+            wipe(state)
         return NoisyResidueProfile(self.cells, self.moduli, tuple(tallies), self._each, fresh=True)
 
-    def _seal(self) -> None:
-        self._require_live()
-        self._sealed = True
+    def _take(self, action: str, *, for_tests: bool) -> list[Int64]:
+        """Give the state away, once: nothing of it stays here."""
+        with self._lock:
+            self._require_live(action)
+            if not for_tests:
+                self._require_private()
+            self._sealed = True
+            state, self._state = self._state, []
+            return state
 
-    def _require_live(self) -> None:
-        if os.getpid() != self._process:
-            raise PrivacyError("the state must stay in the process that made it: a forked copy shares its noise")
+    def _require_live(self, action: str) -> None:
+        self._require_here(action)
         if self._sealed:
             raise SealedError("the state must not be used after its release: a second look would undo the noise")
-
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise PrivacyError("the live state must not be copied or pickled: two copies of one noise vector undo it")
 
     def __repr__(self) -> str:
         return f"PanPrivateModular({self.cells:,} cells, moduli={self.moduli}, epsilon={float(self.epsilon):g})"

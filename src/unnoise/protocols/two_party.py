@@ -42,6 +42,7 @@ from .. import _sampler
 from .._circulant import Circulant, as_norm, fast_inversion, inverse_norm_bound, round_profile, window
 from ..arrays import Floats, Int64
 from ..errors import FormatError, InputError, SealedError
+from ..guard import Guarded, quiet
 from ..noise import DiscreteLaplace, Exact, exact_positive
 from ..noisy import as_signed_integers, tally
 
@@ -58,7 +59,32 @@ LARGEST = 1 << 62
 """Noisy counts beyond ±2^62 are refused, so that adding y + 1 never overflows."""
 
 
-class Alice:
+class _Speaker(Guarded):
+    """A party: it holds a vector and says one thing about it, once."""
+
+    noun = "party"
+
+    def __init__(self, vector: Int64, epsilon: Exact) -> None:
+        super().__init__()
+        self._vector = vector
+        self.epsilon = exact_positive("epsilon", epsilon)
+        self._sent = False
+
+    def _speak(self, what: str, *, for_tests: bool) -> _sampler.Keystream:
+        """Return the bits for the noise of the one message, or refuse a second one."""
+        with self._lock:
+            self._require_here(what)
+            if self._sent:
+                raise SealedError(f"{what} must be sent once: a second one would cost another epsilon")
+            stream = _sampler.open_stream()
+            self._label = stream.label
+            if not for_tests:
+                self._require_private()
+            self._sent = True
+            return stream
+
+
+class Alice(_Speaker):
     """The party that holds x and speaks first.
 
     >>> alice, bob = Alice([1, -1] * 500, epsilon=2), Bob([1, 1] * 500, epsilon=2)
@@ -68,56 +94,59 @@ class Alice:
     """
 
     def __init__(self, x: Any, *, epsilon: Exact) -> None:
-        self._x = _signs(x, "x")
-        self.epsilon = exact_positive("epsilon", epsilon)
-        self._sent = False
+        super().__init__(_signs(x, "x"), epsilon)
 
     def message(self) -> bytes:
         """Return x + 1 with discrete Laplace noise of ε/2, once."""
-        if self._sent:
-            raise SealedError("message must be sent once: a second one would cost another epsilon")
-        self._sent = True
-        noisy = np.empty(self._x.size, dtype=np.int64)
-        _sampler.fill(noisy, DiscreteLaplace(self.epsilon / 2), _sampler.open_stream())
-        noisy += self._x + 1
-        return _pack(b"UNPA", self._x.size, self.epsilon, noisy.astype("<i8").tobytes())
+        return self._message()
+
+    @quiet
+    def _message(self, *, for_tests: bool = False) -> bytes:
+        stream = self._speak("message", for_tests=for_tests)
+        noisy = np.empty(self._vector.size, dtype=np.int64)
+        _sampler.fill(noisy, DiscreteLaplace(self.epsilon / 2), stream)
+        noisy += self._vector + 1
+        return _pack(b"UNPA", self._vector.size, self.epsilon, noisy.astype("<i8").tobytes())
 
     def read(self, reply: bytes) -> int:
         """Return Bob's estimate of ⟨x,y⟩ from his reply."""
-        payload = _unpack(reply, b"UNPB", self._x.size, self.epsilon, 8)
+        payload = _unpack(reply, b"UNPB", self._vector.size, self.epsilon, 8)
         return int(struct.unpack("<q", payload)[0])
 
 
-class Bob:
+class Bob(_Speaker):
     """The party that holds y and answers.
 
     norm : 1, 2 or inf, the norm of the reconstruction
     """
 
     def __init__(self, y: Any, *, epsilon: Exact, norm: Any = 2) -> None:
-        self._y = _signs(y, "y")
-        self.epsilon = exact_positive("epsilon", epsilon)
+        super().__init__(_signs(y, "y"), epsilon)
         self.norm = as_norm(norm)
-        self._sent = False
 
+    @quiet
     def statistic(self, message: bytes) -> float:
         """Return d·(r[0] + r[4] − r[2]) without Bob's noise: private towards Alice's x, for Bob's eyes only."""
-        d = self._y.size
+        self._require_here("statistic")
+        d = self._vector.size
         noisy = np.frombuffer(_unpack(message, b"UNPA", d, self.epsilon, 8 * d), dtype="<i8").astype(np.int64)
         if int(noisy.max()) > LARGEST or int(noisy.min()) < -LARGEST:
             raise FormatError("noisy counts must lie within ±2^62, got a larger one")
-        r = _reconstruct(noisy + self._y + 1, self.epsilon / 2, self.norm)
+        r = _reconstruct(noisy + self._vector + 1, self.epsilon / 2, self.norm)
         return d * float(r[0] + r[4] - r[2])
 
     def reply(self, message: bytes) -> bytes:
         """Return the answer with Bob's noise, once."""
-        if self._sent:
-            raise SealedError("reply must be sent once: a second one would cost another epsilon")
+        return self._reply(message)
+
+    @quiet
+    def _reply(self, message: bytes, *, for_tests: bool = False) -> bytes:
+        d = self._vector.size
         steps = round(self.statistic(message) / GRID)
-        self._sent = True
+        stream = self._speak("reply", for_tests=for_tests)
         noise = np.empty(1, dtype=np.int64)
-        _sampler.fill(noise, answer_noise(self._y.size, self.epsilon), _sampler.open_stream())
-        return _pack(b"UNPB", self._y.size, self.epsilon, struct.pack("<q", GRID * (steps + int(noise[0]))))
+        _sampler.fill(noise, answer_noise(d, self.epsilon), stream)
+        return _pack(b"UNPB", d, self.epsilon, struct.pack("<q", GRID * (steps + int(noise[0]))))
 
 
 def answer_noise(d: int, epsilon: Exact) -> DiscreteLaplace:
@@ -217,10 +246,9 @@ def _reconstruct(noisy: Int64, epsilon: Fraction, norm: float) -> Floats:
 
 def _signs(vector: Any, name: str) -> Int64:
     """Return a ±1 vector as int64, refusing anything else."""
-    signs = as_signed_integers(vector, name)
-    wrong = signs[np.abs(signs) != 1]
-    if wrong.size:
-        raise InputError(f"{name} must hold only 1 and -1, got {int(wrong[0])}")
+    signs = as_signed_integers(vector, name, secret=True)
+    if (np.abs(signs) != 1).any():
+        raise InputError(f"{name} must hold only 1 and -1, got something else")
     return signs
 
 
@@ -269,7 +297,10 @@ def _read(source: Any, whose: str, *, may_end: bool = False) -> bytes:
     (size,) = struct.unpack("<Q", head)
     if size > 1 << 36:
         raise FormatError(f"a message must be at most 2^36 bytes long, got {size}")
-    frame: bytes = source.read(size)
-    if len(frame) != size:
-        raise FormatError(f"{whose} must send {size} bytes, got {len(frame)}")
-    return frame
+    frame = bytearray()
+    while len(frame) < size:  # piece by piece: a length that is only claimed allocates nothing
+        piece = source.read(min(1 << 24, size - len(frame)))
+        if not piece:
+            raise FormatError(f"{whose} must send {size} bytes, got {len(frame)}")
+        frame += piece
+    return bytes(frame)

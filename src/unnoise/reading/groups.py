@@ -13,18 +13,17 @@ the groups, and :attr:`GroupedSketch.guarantee` says so.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
-from ..arrays import Int64
 from ..checks import check_unknown
-from ..errors import IncompatibleError, InputError
+from ..errors import IncompatibleError
+from ..guard import quiet
 from ..noise import tidy
 from ..noisy import NoisyCounts
-from ..sketches.inputs import Batch, _from_table, _table_of
+from ..sketches.inputs import Rows, read_items
+from ..sketches.intake import take_in
 from ..sketches.sketch import Sketch
 from ..text import inert
 from .groupfiles import check_names, is_group_set, load_set, save_set
@@ -53,7 +52,7 @@ class GroupedSketch:
     ['EWR', 'JFK']
     """
 
-    def __init__(self, groups: Sequence[str], make: Callable[[], Sketch], *, unknown: str = "error") -> None:
+    def __init__(self, groups: Sequence[str], make: Callable[[], Sketch], *, unknown: str = "drop") -> None:
         names = check_names(groups)
         self._sketches = {name: make() for name in names}
         self._unknown = check_unknown(unknown)
@@ -62,7 +61,7 @@ class GroupedSketch:
     @classmethod
     def _of(cls, sketches: Mapping[str, Sketch]) -> GroupedSketch:
         both = cls.__new__(cls)
-        both._sketches, both._unknown = dict(sketches), "error"
+        both._sketches, both._unknown = dict(sketches), "drop"
         both._require_alike()
         return both
 
@@ -109,77 +108,19 @@ class GroupedSketch:
 
     # ── taking items in ───────────────────────────────────────────────────────────────────────────────────────
 
+    @quiet
     def update(self, items: Any, group: Any, counts: Any = None, *, person: Any = None) -> None:
         """Count items in their groups: one ingestion call.
 
         ``group`` is the name of a column when items are a table, else one name per item.
         """
-        table = _table_of(items)
-        if table is None:
-            table = {"items": items}
-        if isinstance(group, str):
-            if group not in table:
-                raise InputError(f"group must name a column of the items ({', '.join(table)}), got {group!r}")
-            table = {**{name: column for name, column in table.items() if name != group}, "group": table[group]}
-        else:
-            table = {**table, "group": group}
-        self.feed([_from_table(table, counts, person)], persons=person is not None)
+        self.take_in(read_items(items, counts, person, group), persons=person is not None)
 
-    def feed(self, batches: Iterable[Batch], *, persons: bool = False) -> None:
-        """Count batches whose last column is the group: one ingestion call, streamed unless ``persons``."""
-        for sketch in self._sketches.values():
-            sketch._require_open("update")
-            if persons and sketch.layout.max_contributions is None:
-                raise InputError("person needs max_contributions to be set when the sketch is made")
-        kept: dict[str, list[Any]] = {name: [] for name in self._sketches}
-        if not persons:  # every group is charged, so that the account does not tell which ones have data
-            for sketch in self._sketches.values():
-                sketch._apply([], enforced=False, charge=True)
-        for batch in batches:
-            for name, part in self._split(batch):
-                if persons:
-                    kept[name].append(self._sketches[name]._locate(part))
-                else:
-                    self._count(self._sketches[name], part)
-        if persons:
-            for name, pieces in kept.items():
-                self._sketches[name]._apply(pieces, enforced=True, charge=True)
-
-    @staticmethod
-    def _count(sketch: Sketch, batch: Batch) -> None:
-        if not sketch._count_directly([batch], charge=False):
-            sketch._apply([sketch._locate(batch)], enforced=False, charge=False)
-
-    def _split(self, batch: Batch) -> Iterator[tuple[str, Batch]]:
-        """Cut a batch into its groups."""
-        if batch.size == 0:
-            return
-        assert batch.types is not None
-        codes = self._codes(batch.columns[-1])
-        if self._unknown == "error" and codes.min() < 0:
-            raise InputError(
-                f"groups must be declared ({', '.join(self.groups[:12])}), got a row of another one: declare it or "
-                f"drop such rows with unknown='drop'"
-            )
-        order = np.argsort(codes, kind="stable")
-        ends = np.searchsorted(codes[order], np.arange(len(self._sketches) + 1), side="left")
-        for index, name in enumerate(self._sketches):
-            rows = order[ends[index] : ends[index + 1]]
-            if rows.size:
-                yield name, Batch(
-                    tuple(column[rows] for column in batch.columns[:-1]),
-                    batch.types[:-1],
-                    None if batch.counts is None else batch.counts[rows],
-                    None if batch.persons is None else batch.persons[rows],
-                )
-
-    def _codes(self, column: Any) -> Int64:
-        """Return the number of each row's group, −1 for one that was not declared."""
-        import polars as pl
-
-        text = pl.Series(column).cast(pl.String)
-        numbers = {name: index for index, name in enumerate(self._sketches)}
-        return text.replace_strict(numbers, default=-1, return_dtype=pl.Int64).to_numpy()
+    def take_in(self, batches: Iterable[Rows], *, persons: bool = False) -> None:
+        """Count batches of clean rows in one ingestion call; ``persons``: all of them say who is behind each row."""
+        take_in(
+            list(self._sketches.values()), batches, persons=persons, groups=self.groups, drop=self._unknown == "drop"
+        )
 
     # ── leaving and coming back ───────────────────────────────────────────────────────────────────────────────
 
@@ -192,7 +133,7 @@ class GroupedSketch:
         if set(self.groups) != set(other.groups):
             raise IncompatibleError("groups", ", ".join(self.groups), ", ".join(other.groups))
         for name, sketch in self._sketches.items():
-            sketch._require_mergeable(other._sketches[name])
+            sketch.require_mergeable(other._sketches[name])
         for name, sketch in self._sketches.items():
             sketch.merge(other._sketches[name])
 

@@ -15,7 +15,7 @@ from .formats import FORMATS, Dialect, Location, compression_of, is_remote
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["collect_batches", "expand", "require_columns", "rows_in"]
+__all__ = ["collect_batches", "expand", "require_columns", "require_once", "rows_in"]
 
 
 def collect_batches(lazy: pl.LazyFrame, chunk: int, *, whole_rows: bool) -> Iterator[pl.DataFrame]:
@@ -52,6 +52,17 @@ def expand(name: str) -> list[Location]:
     near = difflib.get_close_matches(os.path.basename(name), os.listdir(folder), 1) if os.path.isdir(folder) else []
     hint = f"; did you mean {os.path.join(os.path.dirname(name), near[0])}?" if near else ""
     raise InputError(f"{name}: no such file{hint}")
+
+
+def require_once(places: Sequence[Location]) -> None:
+    """Refuse a file that stands behind two names: counted twice, an occurrence would have twice its ε."""
+    seen: dict[tuple[int, int], Path] = {}
+    for place in places:
+        if isinstance(place, Path):
+            found = os.stat(place)
+            first = seen.setdefault((found.st_dev, found.st_ino), place)
+            if first is not place:
+                raise InputError(f"{first} and {place} are the same file, which would be counted twice")
 
 
 def require_columns(label: str, wanted: Sequence[str], have: Sequence[str]) -> None:

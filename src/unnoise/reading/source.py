@@ -23,15 +23,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..errors import InputError
+from ..guard import quiet
 from .columns import as_text, column_of_integers, item_column, uuid_columns, uuid_text
 from .formats import FORMATS, LINE, Dialect, Location, compression_of, format_of, open_bytes
-from .scan import collect_batches, expand, require_columns, rows_in
+from .scan import collect_batches, expand, require_columns, require_once, rows_in
 from .streams import Wants
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from ..sketches.inputs import Batch as CleanBatch
+    from ..sketches.inputs import Rows
     from ..sketches.sketch import Sketch
     from .groups import GroupedSketch
 
@@ -90,14 +91,12 @@ class Batch:
         """Rows left out because a wanted column was null."""
         return self.rows - self.items.height
 
-    def clean(self) -> CleanBatch:
-        """Return the rows as grouped sketches take them, with the group as the last column."""
-        from ..sketches.inputs import _from_table
+    def clean(self) -> Rows:
+        """Return the rows as sketches take them."""
+        from ..sketches.inputs import clean_rows
 
-        table: dict[str, Any] = {f"column {i}": column for i, column in enumerate(self.items.get_columns())}
-        if self.group is not None:
-            table["group"] = self.group
-        return _from_table(table, self.counts, self.person)
+        columns = {column.name: column for column in self.items.get_columns()}
+        return clean_rows(columns, self.counts, self.person, self.group)
 
 
 @dataclass(frozen=True)
@@ -209,12 +208,17 @@ class Source:
             yield from result.frames(names, chunk)
         elif format is not None and (where is None or self._streamed(where)):
             yield from self._stream(where, wanted)
-        else:
+        elif not self._is_void(where):
             lazy = self._lazy(where, wanted)
             require_columns(label, names, lazy.collect_schema().names())
             texts = uuid_columns(where, self.format, names)
             found = collect_batches(lazy.select(names), chunk, whole_rows=not self.typed)
             yield from (frame.with_columns(map(uuid_text, texts)) for frame in found) if texts else found
+
+    def _is_void(self, where: Location | None) -> bool:
+        """Whether this is a file without rows in a format that has no header: nothing to read, and no mistake."""
+        headless = self.format == "ndjson" or (not self.typed and not self.dialect.header)
+        return headless and isinstance(where, Path) and where.stat().st_size == 0
 
     def _streamed(self, where: Location) -> bool:
         """Whether a file is read as bytes: what polars cannot scan."""
@@ -288,11 +292,12 @@ def open_source(
     delimiter: str | None = None,
     quote: str | None = '"',
     stream: BinaryIO | None = None,
+    twice: bool = False,
 ) -> Source:
     """Return the source behind paths, globs, addresses or ``-`` (standard input, CSV unless ``format`` says otherwise).
 
     ``sql`` is a query over the table ``data``: all the files, one below the other; in the file of a database, over
-    the tables that are there.
+    the tables that are there. A file that is given twice is refused unless ``twice``.
     """
     check_format(format)
     dialect = Dialect(header, delimiter, quote)
@@ -302,6 +307,8 @@ def open_source(
     if "-" in names:
         return _standard_input(names, format, sql, dialect, stream)
     places = [place for name in names for place in expand(name)]
+    if not twice:
+        require_once(places)
     formats = {format_of(place, format) for place in places}
     if len(formats) > 1 and sql is None:
         raise InputError(f"all inputs must have one format, got {', '.join(sorted(formats))}")
@@ -322,28 +329,10 @@ def check_format(format: str | None) -> None:
         raise InputError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
 
 
+@quiet
 def feed(target: Sketch | GroupedSketch, batches: Iterable[Batch], *, persons: bool = False) -> None:
     """Count all batches in one ingestion call; with ``persons`` they are gathered first, to limit each person."""
-    from ..sketches.sketch import Sketch
-
-    failed: list[InputError] = []
-
-    def watched() -> Iterator[Batch]:
-        try:
-            yield from batches
-        except InputError as error:
-            failed.append(error)
-            raise
-
-    try:
-        if isinstance(target, Sketch):
-            target._update_batches(((b.items, b.counts, b.person) for b in watched()), enforced=persons)
-        else:
-            target.feed((batch.clean() for batch in watched()), persons=persons)
-    except InputError:
-        if failed:  # the reader's own words, without the number of batches before
-            raise failed[0] from None
-        raise
+    target.take_in((batch.clean() for batch in batches), persons=persons)
 
 
 def _standard_input(

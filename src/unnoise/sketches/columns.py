@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,11 +23,13 @@ class Raw:
     values : int64 array, polars Series or (without nulls) Arrow array of strings, anything when type is None
     type : "int", "str", or None when all is null
     valid : which rows are not null; None when all are
+    stated : whether the column itself has the type; else it was found in the values
     """
 
     values: Any
     type: str | None
     valid: NDArray[np.bool_] | None = None
+    stated: bool = True
 
     def keep(self, valid: NDArray[np.bool_] | None) -> Any:
         """Return the values of the rows to keep."""
@@ -105,11 +107,11 @@ def _from_list(values: list[Any], name: str) -> list[Raw]:
     if len(kinds) and any(value is None for value in values):
         valid = np.array([value is not None for value in values])
     if not kinds:
-        return [Raw(values, None)]
+        return [Raw(values, None, stated=False)]
     if all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds):
-        return [Raw(_integers(values, name), "int", valid)]
+        return [Raw(_integers(values, name), "int", valid, stated=False)]
     if all(issubclass(kind, str) for kind in kinds):
-        return [Raw(_strings(values, name), "str", valid)]
+        return [Raw(_strings(values, name), "str", valid, stated=False)]
     if kinds == {tuple}:
         return _from_tuples(values, name)
     found = ", ".join(sorted(kind.__name__ for kind in kinds))
@@ -179,7 +181,7 @@ def _from_pandas(series: Any, name: str) -> Raw:
         if wrong:
             raise InputError(f"{_allowed(name)}, got {', '.join(sorted(k.__name__ for k in wrong))}")
     try:
-        return _from_arrow(pa.Array.from_pandas(series), name)
+        return replace(_from_arrow(pa.Array.from_pandas(series), name), stated=series.dtype != object)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         raise InputError(f"{_allowed(name)}, got a column of mixed types") from None
 

@@ -1,99 +1,130 @@
-"""From a batch of items to the cells they count in, and adding to them without holding the interpreter lock.
+"""Rows on their way into cells: checked, held back, added, and taken back if need be.
 
-``np.add.at`` keeps the lock for as long as it adds, so that no other thread can hash meanwhile. SciPy's product of a
-sparse matrix with a vector is the same loop, cells[where[i]] += counts[i]·x, and gives the lock up. Its compiled
-function is not part of SciPy's public interface (the public product always starts from zeros), so it is looked up,
-tried out, and ``np.add.at`` takes its place where it has changed.
+A *piece* is some rows that have been checked so far that adding them cannot fail: :class:`Located` knows the cell of
+every row; :class:`Hashed` finds the cells of a hashed sketch while it adds, so that nothing as long as the rows is ever
+held. Either stops between two blocks when it is told to, and takes back exactly what it has added.
+
+Cells are int64 and add up modulo 2^64. Noise modulo 2^64 is a function of noise, so nothing is lost of the promise, and
+no refusal tells what a cell holds; a sum is right as long as it stays within ±2^63.
+
+``np.add.at`` keeps the interpreter lock for as long as it adds, so that no other thread can hash meanwhile. SciPy's
+product of a sparse matrix with a vector is the same loop, cells[where[i]] += counts[i]·x, and gives the lock up. Its
+compiled function is not part of SciPy's public interface (the public product always starts from zeros), so it is
+looked up, tried out, and ``np.add.at`` takes its place where it has changed.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, wait
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, Protocol
 
 import numpy as np
 
-from .._sampler import Keystream
 from ..arrays import Int64
-from ..errors import InputError
+from ..guard import wipe
 from ..layout import Layout
-from .domain import OUTSIDE, SKIPPED, Finder
-from .hashing import BLOCK, UInt64, cells_of, each_block, workers_of_this_process
-from .inputs import Batch
-from .persons import limit_contributions
+from .hashing import BLOCK, UInt64, cells_of, each_block
+from .inputs import Rows
+from .threads import crew
 
-__all__ = ["Ahead", "Located", "count_hashed", "join", "limited", "locate", "scatter_add"]
+__all__ = ["Hashed", "Located", "Piece", "count_ahead", "scatter_add"]
 
 Product = Callable[..., Any]
 
 
-@dataclass(frozen=True, eq=False)
+class Piece(Protocol):
+    """Some rows that can be added to cells, or taken back."""
+
+    def add(self, cells: Int64, stop: threading.Event) -> None:
+        """Add the rows, up to where ``stop`` is noticed."""
+
+    def take_back(self, cells: Int64) -> None:
+        """Subtract what has been added."""
+
+    def wipe(self) -> None:
+        """Overwrite the memory that belongs to the piece."""
+
+
+@dataclass(eq=False)
 class Located:
     """Occurrences by cell.
 
-    types : item types, None when unknown
-    cells : cell of each row; counts : occurrences, None for one each; persons : who, None when not given
+    cells : cell of each row; counts : occurrences, None for one each
+    persons : who is behind each row, two words, None when not given
+    owned : whether the memory of the cells is ours, not the caller's
     """
 
-    types: tuple[str, ...] | None
-    cells: Int64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    cells: Int64
     counts: Int64 | None = None
     persons: UInt64 | None = None
+    owned: bool = True
+    _added: int = field(default=0, init=False)
 
-
-def locate(batch: Batch, finder: Finder | None, layout: Layout, *, drop: bool) -> Located:
-    """Return the cells of a batch; items outside the domain are refused, or dropped."""
-    if batch.size == 0 or finder is None:
-        return Located(batch.types, counts=batch.counts, persons=batch.persons)
-    cells, counts, persons = finder.find(batch.columns), batch.counts, batch.persons
-    if layout.kind != "hashed" and cells.min() < 0:
-        if not drop and (cells == OUTSIDE).any():
-            known = f" 0…{layout.domain - 1}" if layout.domain and layout.fingerprint is None else ""
-            raise InputError(
-                f"items must be in the declared domain{known}, got one outside: nothing of this batch was counted "
-                f"(unknown='drop' ignores such items)"
-            )
-        inside = (cells != OUTSIDE) & (cells != SKIPPED)
-        cells = cells[inside]
-        counts = None if counts is None else counts[inside]
-        persons = None if persons is None else persons[inside]
-    return Located(batch.types, cells, counts, persons)
-
-
-def count_hashed(
-    cells: Int64, batch: Batch, layout: Layout, lock: threading.Lock | None = None, most: int | None = None
-) -> None:
-    """Add a batch to the cells of a hashed sketch block by block, without ever holding all its hashes.
-
-    The caller has checked all there is to check; an interruption in the middle is undone. Batches counted side by side
-    share a ``lock``; ``most`` bounds the threads of this one.
-    """
-    done: set[int] = set()
-    one_at_a_time = lock or threading.Lock()
-
-    def adding(sign: int) -> Callable[[int, UInt64], None]:
-        def add(start: int, hashes: UInt64) -> None:
-            if sign < 0 and start not in done:
+    def add(self, cells: Int64, stop: threading.Event) -> None:
+        """Add the rows, up to where ``stop`` is noticed."""
+        for start in range(0, self.cells.size, BLOCK):
+            if stop.is_set():
                 return
-            where = cells_of(hashes, layout, in_place=True)
-            counts = _ones() if batch.counts is None else batch.counts[start : start + where.size]
-            with one_at_a_time:
-                scatter_add(cells, where, counts, sign)
-                done.add(start)
+            self._scatter(cells, start, 1)
+            self._added = start + BLOCK
 
-        return add
+    def take_back(self, cells: Int64) -> None:
+        """Subtract what has been added."""
+        for start in range(0, min(self._added, self.cells.size), BLOCK):
+            self._scatter(cells, start, -1)
+        self._added = 0
 
-    try:
-        each_block(batch.columns, layout.hash_seed or 0, adding(1), most)
-    except BaseException:
-        each_block(batch.columns, layout.hash_seed or 0, adding(-1), most)
-        raise
+    def _scatter(self, cells: Int64, start: int, sign: int) -> None:
+        block = slice(start, start + BLOCK)
+        scatter_add(cells, self.cells[block], _ones() if self.counts is None else self.counts[block], sign)
+
+    def wipe(self) -> None:
+        """Overwrite the memory that belongs to the piece."""
+        wipe(self.cells if self.owned else None, self.persons)
+
+
+class Hashed:
+    """Rows of a hashed sketch, whose cells are found while they are added.
+
+    Pieces added side by side share a ``lock``; ``most`` bounds the threads of this one.
+    """
+
+    def __init__(
+        self, rows: Rows, layout: Layout, lock: threading.Lock | None = None, most: int | None = None
+    ) -> None:
+        self._rows, self._layout, self._most = rows, layout, most
+        self._lock = lock or threading.Lock()
+        self._done: set[int] = set()
+
+    def add(self, cells: Int64, stop: threading.Event) -> None:
+        """Add the rows, up to where ``stop`` is noticed."""
+        self._each_block(cells, 1, stop)
+
+    def take_back(self, cells: Int64) -> None:
+        """Subtract what has been added."""
+        self._each_block(cells, -1, None)
+        self._done.clear()
+
+    def _each_block(self, cells: Int64, sign: int, stop: threading.Event | None) -> None:
+        def scatter(start: int, hashes: UInt64) -> None:
+            if sign < 0 and start not in self._done:
+                return
+            where = cells_of(hashes, self._layout, in_place=True)
+            counts = self._rows.counts
+            amounts = _ones() if counts is None else counts[start : start + where.size]
+            with self._lock:
+                scatter_add(cells, where, amounts, sign)
+                self._done.add(start)
+
+        each_block(self._rows.columns, self._layout.hash_seed or 0, scatter, self._most, stop)
+
+    def wipe(self) -> None:
+        """Nothing to overwrite: the rows are the caller's, and the hashes are wiped where they are made."""
 
 
 @lru_cache(maxsize=1)
@@ -102,68 +133,41 @@ def _ones() -> Int64:
     return np.ones(BLOCK, dtype=np.int64)
 
 
-class Ahead:
-    """Batches counted in the background, as many at a time as there are processors, while the next ones are read.
+def count_ahead(cells: Int64, batches: Iterable[Rows], layout: Layout) -> None:
+    """Count rows that have been checked in the background, a batch on each processor, while the next are read.
 
-    Leaving the block waits for all of them, also after an error.
+    An error or an interruption waits for nobody: what holds these cells must be broken then.
     """
+    lock, stop = threading.Lock(), threading.Event()
+    ended: SimpleQueue[BaseException | None] = SimpleQueue()
+    under_way = 0
 
-    def __init__(self, cells: Int64, layout: Layout) -> None:
-        self._cells, self._layout = cells, layout
-        self._lock = threading.Lock()
-        self._under_way: deque[Future[None]] = deque()
+    def counting(rows: Rows) -> Callable[[], None]:
+        def work() -> None:
+            try:
+                Hashed(rows, layout, lock, 1).add(cells, stop)
+                ended.put(None)
+            except BaseException as error:
+                ended.put(error)
 
-    def count(self, batch: Batch) -> None:
-        """Begin to count a batch that has been checked; raise what went wrong with an earlier one."""
-        if len(self._under_way) >= (os.cpu_count() or 1):
-            self._under_way.popleft().result()
-        workers = workers_of_this_process()
-        self._under_way.append(workers.submit(count_hashed, self._cells, batch, self._layout, self._lock, 1))
+        return work
 
-    def settle(self) -> None:
-        """Wait until all is counted; raise what went wrong."""
-        wait(self._under_way)
-        while self._under_way:
-            self._under_way.popleft().result()
+    def one_ended() -> None:
+        error = ended.get()
+        if error is not None:
+            raise error
 
-    def __enter__(self) -> Ahead:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if kind is None:
-            self.settle()
-        else:
-            wait(self._under_way)
-
-
-def join(pieces: Sequence[Located]) -> Located:
-    """Return one piece of several, whose types must agree."""
-    types = {piece.types for piece in pieces} - {None}
-    if len(types) > 1:
-        names = " and ".join(sorted(", ".join(kind or ()) for kind in types))
-        raise InputError(f"items must be of the same types throughout, got {names}")
-    if len(pieces) == 1:
-        return pieces[0]
-    pieces = [piece for piece in pieces if piece.cells.size] or list(pieces[:1])
-    if not pieces:
-        return Located(None)
-    if len({piece.counts is None for piece in pieces}) > 1 or len({piece.persons is None for piece in pieces}) > 1:
-        raise InputError("counts and person must be given for all batches of a call, or for none")
-    counts = [piece.counts for piece in pieces if piece.counts is not None]
-    persons = [piece.persons for piece in pieces if piece.persons is not None]
-    return Located(
-        types.pop() if types else None,
-        np.concatenate([piece.cells for piece in pieces]),
-        np.concatenate(counts) if counts else None,
-        np.concatenate(persons) if persons else None,
-    )
-
-
-def limited(found: Located, most: int, stream: Keystream) -> Located:
-    """Return what is left when every person keeps at most ``most`` occurrences."""
-    assert found.persons is not None
-    cells, counts = limit_contributions(found.cells, found.counts, found.persons, most, stream)
-    return Located(found.types, cells, counts)
+    try:
+        for rows in batches:
+            if under_way >= (os.cpu_count() or 1):
+                one_ended()
+                under_way -= 1
+            crew().submit(counting(rows))
+            under_way += 1
+        for _ in range(under_way):
+            one_ended()
+    finally:
+        stop.set()
 
 
 def scatter_add(cells: Int64, where: Int64, counts: Int64, sign: int = 1) -> None:

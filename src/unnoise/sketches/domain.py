@@ -66,7 +66,8 @@ def read_domain(domain: Any) -> Domain:
         return Domain(int(domain), ("int",))
     if isinstance(domain, bool | str | bytes | float) or domain is None:
         raise InputError(f"domain must be an integer or a list of items, got {type(domain).__name__}")
-    batches = list(read_items(list(domain) if isinstance(domain, set | frozenset) else domain).batches)
+    given = list(domain) if isinstance(domain, set | frozenset) else domain
+    batches = [batch for batch in read_items(given) if batch.size]
     types = {batch.types for batch in batches}
     if len(types) != 1 or None in types:
         raise InputError("domain must be a list of items of one type, without nulls, and not empty")

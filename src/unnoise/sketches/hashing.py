@@ -22,9 +22,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from fractions import Fraction
-from functools import lru_cache
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,9 @@ from numpy.typing import NDArray
 
 from ..arrays import Int64
 from ..errors import InputError
+from ..guard import wipe
 from ..layout import Layout
+from .threads import all_of
 
 __all__ = [
     "as_series",
@@ -44,7 +45,6 @@ __all__ = [
     "sample_limit",
     "string_keys",
     "unhash_words",
-    "workers_of_this_process",
 ]
 
 PRIMES = (
@@ -198,51 +198,52 @@ def hash_columns(columns: Sequence[Column], hash_seed: int = 0) -> UInt64:
 
 
 def each_block(
-    columns: Sequence[Column], hash_seed: int, consume: Callable[[int, UInt64], None], most: int | None = None
+    columns: Sequence[Column],
+    hash_seed: int,
+    consume: Callable[[int, UInt64], None],
+    most: int | None = None,
+    stop: threading.Event | None = None,
 ) -> None:
     """Call ``consume(start, hashes)`` with the hashes of all items, in small blocks, in any order, from any thread.
 
     The block is overwritten after the call. Nothing as long as the items is ever allocated. ``most`` bounds the number
-    of threads (default: as many as there are processors); 1 is the calling thread.
+    of threads (default: as many as there are processors); 1 is the calling thread. No block begins after ``stop``.
     """
     size = len(columns[0])
     workers = max(1, min(most or os.cpu_count() or 1, size // LEAST))
     length = max(1, min(BLOCK, -(-size // workers)))
     shares = [range(i * length, size, workers * length) for i in range(workers)]
+    stop = stop or threading.Event()
     if workers == 1:
-        _hash_range(columns, hash_seed, shares[0], length, consume)
+        _hash_range(columns, hash_seed, shares[0], length, consume, stop)
         return
-    submit = workers_of_this_process().submit
-    work = [submit(_hash_range, columns, hash_seed, share, length, consume) for share in shares]
-    wait(work)  # all of them, before an error of one is raised: nobody may work on after the call
-    for done in work:
-        done.result()
-
-
-@lru_cache(maxsize=1)
-def workers_of_this_process() -> ThreadPoolExecutor:
-    """Return the threads that hash; made once, because a thread is slow to start while others work."""
-    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="unnoise-hashing")
-
-
-if hasattr(os, "register_at_fork"):  # a fork has none of its parent's threads
-    os.register_at_fork(after_in_child=workers_of_this_process.cache_clear)
+    all_of([partial(_hash_range, columns, hash_seed, share, length, consume, stop) for share in shares], stop)
 
 
 def _hash_range(
-    columns: Sequence[Column], hash_seed: int, starts: range, length: int, consume: Callable[[int, UInt64], None]
+    columns: Sequence[Column],
+    hash_seed: int,
+    starts: range,
+    length: int,
+    consume: Callable[[int, UInt64], None],
+    stop: threading.Event,
 ) -> None:
-    """Hash the blocks of ``length`` items that begin at ``starts``."""
+    """Hash the blocks of ``length`` items that begin at ``starts``; the memory used is wiped afterwards."""
     memory = _scratch(length)
-    for start in starts:
-        stop = min(start + length, len(columns[0]))
-        key, h = memory[2, : stop - start], memory[3, : stop - start]
-        for i, column in enumerate(columns):
-            values, is_key = _chunk(column, start, stop)
-            if not is_key:
-                _hash_block(values, np.uint64(0), key, memory)
-            _hash_block(values if is_key else key, h if i else np.uint64(hash_seed & MASK), h, memory)
-        consume(start, h)
+    try:
+        for start in starts:
+            if stop.is_set():
+                return
+            end = min(start + length, len(columns[0]))
+            key, h = memory[2, : end - start], memory[3, : end - start]
+            for i, column in enumerate(columns):
+                values, is_key = _chunk(column, start, end)
+                if not is_key:
+                    _hash_block(values, np.uint64(0), key, memory)
+                _hash_block(values if is_key else key, h if i else np.uint64(hash_seed & MASK), h, memory)
+            consume(start, h)
+    finally:
+        wipe(memory[:, :length])
 
 
 _kept = threading.local()

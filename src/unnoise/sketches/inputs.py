@@ -1,15 +1,15 @@
-"""Whatever a caller may pass as items, turned into batches of clean columns.
+"""Whatever a caller may pass as items, turned into batches of clean rows.
 
 A *clean column* is an int64 array, or a polars Series or Arrow array of strings, without nulls; a row with a null in
-any of its columns, counts and person included, is dropped. Nothing is converted that could change an item: floats,
-booleans, bytes and mixed types are refused. Messages name columns and types, never values or numbers of rows.
+any of its columns, counts, person and group included, is dropped. Nothing is converted that could change an item:
+floats, booleans, bytes and mixed types are refused. Messages name columns and types, never values or numbers of rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -18,27 +18,32 @@ from numpy.typing import NDArray
 from ..arrays import Int64
 from ..errors import InputError
 from .columns import Raw, from_any, is_column
-from .hashing import UInt64, hash_columns
 
-__all__ = ["BATCH", "Batch", "Source", "read_items"]
+__all__ = ["BATCH", "Rows", "clean_rows", "read_items"]
 
 BATCH = 1 << 16
 """Items taken from an iterator at a time."""
 
+ROLES = ("counts", "person", "group")
+
 
 @dataclass(frozen=True, eq=False)
-class Batch:
-    """Some items, clean.
+class Rows:
+    """Some rows, clean.
 
-    columns : the columns of the items; types : "int" or "str" for each, None when there is nothing to tell from
+    columns : the columns of the items
+    types : "int" or "str" for each column, None when there is nothing to tell from
+    stated : whether the columns have types of their own, so that the types say nothing about the rows
     counts : occurrences per row, None for one each
-    persons : 64-bit hash of the person behind each row, or None
+    person, group : the columns that say who is behind each row, and which group it is in, or None
     """
 
     columns: tuple[Any, ...]
     types: tuple[str, ...] | None
+    stated: bool = True
     counts: Int64 | None = None
-    persons: UInt64 | None = None
+    person: tuple[Any, ...] | None = None
+    group: tuple[Any, ...] | None = None
 
     @property
     def size(self) -> int:
@@ -46,26 +51,19 @@ class Batch:
         return len(self.columns[0]) if self.columns else 0
 
 
-@dataclass(frozen=True, eq=False)
-class Source:
-    """Batches to come; ``stream`` tells that they are read while they are applied and cannot be taken back."""
-
-    batches: Iterator[Batch]
-    stream: bool
-
-
-def read_items(items: Any, counts: Any = None, person: Any = None) -> Source:
+def read_items(items: Any, counts: Any = None, person: Any = None, group: Any = None) -> Iterator[Rows]:
     """Return the batches of whatever was passed to ``update``."""
     _refuse_scalars(items)
+    beside = {role: given for role, given in zip(ROLES, (counts, person, group)) if given is not None}
     table = _table_of(items)
+    if table is None and is_column(items):
+        table = {"items": items}
     if table is not None:
-        return Source(iter([_from_table(table, counts, person)]), stream=False)
-    if is_column(items):
-        return Source(iter([_from_table({"items": items}, counts, person)]), stream=False)
+        return iter([clean_rows(table, **beside)])
     if hasattr(items, "__arrow_c_stream__") or _duckdb_reader(items) is not None:
-        return _from_arrow_stream(items, counts, person)
+        return _from_arrow_stream(items, beside)
     if isinstance(items, Iterable):
-        return Source(_from_iterator(items, counts, person), stream=True)
+        return _from_iterator(items, beside)
     raise InputError(f"items must be a collection of integers, strings or tuples, got {type(items).__name__}")
 
 
@@ -101,42 +99,22 @@ def _require_distinct(names: list[str]) -> None:
         raise InputError(f"column names must be distinct, got {', '.join(names)}")
 
 
-def _from_table(table: dict[str, Any], counts: Any, person: Any) -> Batch:
-    """Return one batch of a table, whose counts and person may be named columns of it."""
-    columns = dict(table)
-    counts = _pick(table, columns, counts, "counts")
-    person = _pick(table, columns, person, "person")
-    if not columns and isinstance(person, _Picked):
-        columns = {person.name: person.column}  # the item is the person
+def clean_rows(table: Mapping[str, Any], counts: Any = None, person: Any = None, group: Any = None) -> Rows:
+    """Return the rows of a table, whose counts, person and group may be named columns of it."""
+    columns, beside = dict(table), {}
+    for role, given in zip(ROLES, (counts, person, group)):
+        if isinstance(given, str):
+            if given not in table:
+                raise InputError(f"{role} must name a column of the items ({', '.join(table)}), got {given!r}")
+            columns.pop(given, None)
+            given = table[given]
+        if given is not None:
+            beside[role] = from_any(given, role)
+    if not columns and isinstance(person, str):
+        columns = {person: table[person]}  # the item is the person
     if not columns:
         raise InputError("items must have at least one column")
-    raw = [piece for name, column in columns.items() for piece in from_any(column, name)]
-    return clean(
-        raw,
-        from_any(_unpick(counts), "counts") if counts is not None else [],
-        from_any(_unpick(person), "person") if person is not None else [],
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class _Picked:
-    """A column named by the caller and taken out of the table."""
-
-    name: str
-    column: Any
-
-
-def _pick(table: dict[str, Any], columns: dict[str, Any], wanted: Any, role: str) -> Any:
-    if not isinstance(wanted, str):
-        return wanted
-    if wanted not in table:
-        raise InputError(f"{role} must name a column of the items ({', '.join(table)}), got {wanted!r}")
-    columns.pop(wanted, None)
-    return _Picked(wanted, table[wanted])
-
-
-def _unpick(wanted: Any) -> Any:
-    return wanted.column if isinstance(wanted, _Picked) else wanted
+    return _clean([piece for name, column in columns.items() for piece in from_any(column, name)], beside)
 
 
 def _duckdb_reader(items: Any) -> Any:
@@ -146,7 +124,7 @@ def _duckdb_reader(items: Any) -> Any:
     return getattr(items, "to_arrow_reader", None) or getattr(items, "fetch_record_batch", None)
 
 
-def _from_arrow_stream(items: Any, counts: Any, person: Any) -> Source:
+def _from_arrow_stream(items: Any, beside: dict[str, Any]) -> Iterator[Rows]:
     """Read anything with the Arrow C stream, or a DuckDB result, record batch by record batch."""
     import pyarrow as pa
 
@@ -157,70 +135,64 @@ def _from_arrow_stream(items: Any, counts: Any, person: Any) -> Source:
         try:
             reader = pa.RecordBatchReader.from_stream(items)
         except pa.ArrowInvalid:  # one column, not a table
-            column = pa.chunked_array(items)
-            return Source(iter([_from_table({"items": column}, counts, person)]), stream=False)
-    for wanted, role in ((counts, "counts"), (person, "person")):
-        if wanted is not None and not isinstance(wanted, str):
+            return iter([clean_rows({"items": pa.chunked_array(items)}, **beside)])
+    for role, wanted in beside.items():
+        if not isinstance(wanted, str):
             raise InputError(f"{role} must name a column when items are a stream, got {type(wanted).__name__}")
     _require_distinct(reader.schema.names)
 
-    def batches() -> Iterator[Batch]:
-        for batch in reader:
-            yield _from_table(dict(zip(batch.schema.names, batch.columns)), counts, person)
+    def batches() -> Iterator[Rows]:
+        for batch in chain([reader.schema.empty_table()], reader):  # first the types, which need no row
+            yield clean_rows(dict(zip(batch.schema.names, batch.columns)), **beside)
 
-    return Source(batches(), stream=True)
+    return batches()
 
 
-def _from_iterator(items: Iterable[Any], counts: Any, person: Any) -> Iterator[Batch]:
-    """Cut an iterator into lists, with counts and persons (any iterables) beside it."""
-    main = iter(items)
-    beside = {}
-    for extra, role in ((counts, "counts"), (person, "person")):
-        if isinstance(extra, str) or (extra is not None and not isinstance(extra, Iterable)):
+def _from_iterator(items: Iterable[Any], beside: dict[str, Any]) -> Iterator[Rows]:
+    """Cut an iterator into lists, with counts, persons and groups (any iterables) beside it."""
+    main, others = iter(items), {}
+    for role, extra in beside.items():
+        if isinstance(extra, str) or not isinstance(extra, Iterable):
             raise InputError(f"{role} must be as long as items, got {type(extra).__name__}")
-        if extra is not None:
-            beside[role] = iter(extra)
+        others[role] = iter(extra)
     while True:
         chunk = list(islice(main, BATCH))
-        extras = {role: list(islice(values, len(chunk))) for role, values in beside.items()}
+        extras = {role: list(islice(values, len(chunk))) for role, values in others.items()}
         for role, values in extras.items():
             if len(values) != len(chunk):
                 raise InputError(f"{role} must be as long as items")
-        if len(chunk) < BATCH and any(True for values in beside.values() for _ in islice(values, 1)):
-            raise InputError("counts and person must be as long as items")
+        if len(chunk) < BATCH and any(True for values in others.values() for _ in islice(values, 1)):
+            raise InputError(f"{' and '.join(others)} must be as long as items")
         if not chunk:
             return
-        yield _from_table({"items": chunk}, extras.get("counts"), extras.get("person"))
+        yield clean_rows({"items": chunk}, **extras)
 
 
-def clean(raw: list[Raw], counts: list[Raw], person: list[Raw]) -> Batch:
-    """Drop rows with nulls and return what is left as a batch."""
+def _clean(raw: list[Raw], beside: dict[str, list[Raw]]) -> Rows:
+    """Drop rows with nulls and return what is left."""
+    counts = beside.get("counts", [])
     if len(counts) > 1 or (counts and counts[0].type not in ("int", None)):
         raise InputError(f"counts must be integers, got {counts[0].describe()}")
-    everything = [*raw, *counts, *person]
-    for column, role in [(c, "counts") for c in counts] + [(p, "person") for p in person]:
-        if len(column.values) != len(raw[0].values):
+    everything = [*raw, *(column for columns in beside.values() for column in columns)]
+    for role, columns in beside.items():
+        if any(len(column.values) != len(raw[0].values) for column in columns):
             raise InputError(f"{role} must be as long as items")
     if any(len(column.values) != len(raw[0].values) for column in raw):
         raise InputError("the columns of the items must be equally long")
+    types = None if any(c.type is None for c in raw) else tuple(str(c.type) for c in raw)
+    stated = all(column.stated for column in raw)
     if any(column.type is None for column in everything):  # a column of nothing but nulls drops every row
-        types = None if any(c.type is None for c in raw) else tuple(str(c.type) for c in raw)
-        return Batch((), types)
+        return Rows((), types, stated)
     valid: NDArray[np.bool_] | None = None
     for column in everything:
         if column.valid is not None:
             valid = column.valid if valid is None else valid & column.valid
-    kept = [column.keep(valid) for column in everything]
-    items, rest = kept[: len(raw)], kept[len(raw) :]
-    return Batch(
-        tuple(items),
-        tuple(str(column.type) for column in raw),
-        counts=_checked_counts(rest[0]) if counts else None,
-        persons=hash_columns(rest[len(counts) :]) if person else None,
+    kept = {role: tuple(column.keep(valid) for column in columns) for role, columns in beside.items()}
+    return Rows(
+        tuple(column.keep(valid) for column in raw),
+        types,
+        stated,
+        counts=kept["counts"][0] if counts else None,
+        person=kept.get("person"),
+        group=kept.get("group"),
     )
-
-
-def _checked_counts(counts: Int64) -> Int64:
-    if counts.size and counts.min() == np.iinfo(np.int64).min:
-        raise InputError("counts must be above −2^63")
-    return counts

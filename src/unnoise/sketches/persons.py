@@ -1,61 +1,168 @@
-"""At most c occurrences of each person, chosen uniformly at random.
+"""At most c occurrences of each person, chosen at random.
 
 A row with count k stands for |k| occurrences. A person with more than c of them keeps c, every set of c of them being
-equally likely, independently of other persons and of the noise. So adding or removing a person changes the sketch by
-at most c, which is what a = e^(−ε/c) is calibrated for.
+equally likely (up to the rounding of a double), independently of other persons and of the noise. What a person keeps
+depends on no other person's rows, so adding or removing a person changes the sketch by at most c, which is what
+a = e^(−ε/c) is calibrated for.
+
+**Who is who.** Two persons taken for one would break that: one would push out what the other keeps. So they are told
+apart by a 128-bit code under a key that is drawn for the call and forgotten after it: AES-256 in CBC mode as a message
+authentication code [1]_ over, for every column, one block of its type and its length (or value), then the text in
+blocks of 16 bytes. No code is the beginning of another, so it is a pseudorandom function; integers, which need one
+block, are told apart by a permutation, without exception.
+
+**The choice.** Each occurrence gets an exponential time and the c first are kept. Of w occurrences in one row, only the
+c first can matter, and their times are X_1/w, X_1/w + X_2/(w−1), … with X_i exponential (Rényi), so a count of 2^53
+costs no more than c.
+
+.. [1] M. Bellare, J. Kilian, P. Rogaway, "The security of the cipher block chaining message authentication code",
+   J. Comput. Syst. Sci. 61 (2000) 362-399; prefix-free messages: E. Petrank, C. Rackoff, J. Cryptology 13 (2000).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from .._sampler import Keystream
+from .._sampler import Keystream, _system_stream
 from ..arrays import Int64
-from ..errors import InputError
-from .hashing import UInt64
+from .hashing import Column, UInt64, as_series
 
-__all__ = ["limit_contributions"]
+__all__ = ["PersonCodes", "limit_contributions"]
 
-MOST = 1 << 28
-"""Occurrences of persons above the limit that are told apart in memory at once."""
+CHUNK = 1 << 16
+"""Rows encoded at a time."""
+
+WIDTH = 16
+
+
+class PersonCodes:
+    """Codes of persons under a key of their own: equal for equal persons, and different for different ones."""
+
+    def __init__(self, key: bytes | None = None) -> None:
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+        secret = key if key is not None else _system_stream().words(32, 8).tobytes()
+        self._cipher = Cipher(algorithms.AES(secret), modes.ECB()).encryptor()  # CBC's xor is done here, row by row
+
+    def of(self, columns: Sequence[Column]) -> UInt64:
+        """Return two words for each row.
+
+        >>> codes = PersonCodes().of([np.array([5, 7, 5])])
+        >>> bool((codes[0] == codes[2]).all() and (codes[0] != codes[1]).any())
+        True
+        """
+        size = len(columns[0])
+        codes = np.zeros((size, 2), dtype="<u8")
+        for start in range(0, size, CHUNK):
+            state = codes[start : start + CHUNK]
+            for column in columns:
+                if isinstance(column, np.ndarray):
+                    self._mix(state, np.zeros(1, dtype="<u8"), column[start : start + CHUNK].view("<u8"))
+                else:
+                    self._mix_text(state, as_series(column.slice(start, CHUNK)))
+        return codes
+
+    def _mix(self, state: UInt64, kind: UInt64, value: UInt64) -> None:
+        """Take one more block per row in: the kind, or first word, and the value, or second."""
+        state[:, 0] ^= kind
+        state[:, 1] ^= value
+        flat = state.reshape(-1).view(np.uint8)
+        flat[:] = np.frombuffer(self._cipher.update(flat.data), dtype=np.uint8)
+
+    def _mix_text(self, state: UInt64, texts: Any) -> None:
+        """Take the length of each text in, then its bytes."""
+        text, starts = _bytes_of(texts)
+        lengths = np.diff(starts)
+        self._mix(state, np.ones(1, dtype="<u8"), lengths.view("<u8"))
+        rows = np.flatnonzero(lengths > 0)
+        at = 0
+        while rows.size:
+            left = lengths[rows] - at
+            block = text[starts[rows, None] + at + np.arange(WIDTH)]  # the padding behind the text is long enough
+            block[np.arange(WIDTH) >= left[:, None]] = 0
+            words = block.view("<u8")
+            part = state[rows]
+            self._mix(part, words[:, 0], words[:, 1])
+            state[rows] = part
+            at += WIDTH
+            rows = rows[left > WIDTH]
+
+
+def _bytes_of(texts: Any) -> tuple[NDArray[np.uint8], Int64]:
+    """Return the UTF-8 bytes of all texts and a block of zeros, and where each text begins and the last ends."""
+    import pyarrow as pa
+
+    array = texts.to_arrow().cast(pa.large_string())
+    offset, size = array.offset, len(array)
+    _, ends, data = array.buffers()
+    starts = np.frombuffer(ends, dtype=np.int64)[offset : offset + size + 1]
+    used = np.frombuffer(data, dtype=np.uint8) if data is not None else np.zeros(0, dtype=np.uint8)
+    first, last = int(starts[0]), int(starts[-1])
+    return np.concatenate([used[first:last], np.zeros(WIDTH, dtype=np.uint8)]), starts - first
 
 
 def limit_contributions(
     cells: Int64, counts: Int64 | None, persons: UInt64, most: int, stream: Keystream
 ) -> tuple[Int64, Int64 | None]:
-    """Return the cells and counts that are left when each person keeps at most ``most`` occurrences."""
+    """Return the cells and counts that are left when each person keeps at most ``most`` occurrences.
+
+    ``persons`` : who is behind each row, one word or two
+    """
     if cells.size == 0:
         return cells, counts
     weights = np.ones(cells.size, dtype=np.int64) if counts is None else np.abs(counts)
-    over = _over_limit(weights, persons, most)
+    order, first = _by_person(persons)
+    who = np.empty(cells.size, dtype=np.int64)
+    who[order] = np.cumsum(first) - 1
+    over = _over_limit(weights, who, most)
     if not over.any():
         return cells, counts
     rows = np.flatnonzero(over)
-    total = sum(int(part.sum()) for part in np.array_split(np.minimum(weights[rows], MOST + 1), rows.size // MOST + 1))
-    if total > MOST:
-        raise InputError(f"counts of persons above max_contributions must add up to at most {MOST}")
-    occurrences = np.repeat(rows, weights[rows])
-    chosen = occurrences[_choose(persons[occurrences], most, stream)]
-    signs = np.ones(chosen.size, dtype=np.int64) if counts is None else np.sign(counts[chosen])
+    chosen = _choose(rows, weights[rows], who[rows], most, stream)
     kept = ~over
+    left = np.concatenate([cells[kept], cells[chosen]])
     if counts is None:
-        return np.concatenate([cells[kept], cells[chosen]]), None
-    return np.concatenate([cells[kept], cells[chosen]]), np.concatenate([counts[kept], signs])
+        return left, None
+    return left, np.concatenate([counts[kept], np.sign(counts[chosen])])
 
 
-def _over_limit(weights: Int64, persons: UInt64, most: int) -> NDArray[np.bool_]:
+def _by_person(persons: UInt64) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Return an order of the rows in which each person's stand together, and which of them begins a person."""
+    words = persons.reshape(len(persons), -1)
+    order = np.argsort(words[:, 0], kind="stable")
+    first = np.append(True, words[order[1:], 0] != words[order[:-1], 0])
+    if words.shape[1] > 1 and (~first[1:] & (words[order[1:], 1] != words[order[:-1], 1])).any():  # once in 2^64 pairs
+        order = np.lexsort((words[:, 1], words[:, 0]))
+        first = np.append(True, (words[order[1:]] != words[order[:-1]]).any(axis=1))
+    return order, first
+
+
+def _over_limit(weights: Int64, who: Int64, most: int) -> NDArray[np.bool_]:
     """Tell which rows belong to a person with more than ``most`` occurrences."""
-    _, who = np.unique(persons, return_inverse=True)
     totals = np.zeros(int(who.max()) + 1, dtype=np.float64)
     np.add.at(totals, who, np.minimum(weights, most + 1).astype(np.float64))  # whole numbers: exact below 2^53
     return np.asarray((totals > most)[who])
 
 
-def _choose(persons: UInt64, most: int, stream: Keystream) -> NDArray[np.intp]:
-    """Return which occurrences to keep: of each person those with the ``most`` smallest of independent random words."""
-    order = np.lexsort((stream.words(persons.size), persons))
-    ordered = persons[order]
-    first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
-    rank = np.arange(order.size) - np.repeat(first, np.diff(np.append(first, order.size)))
-    return np.asarray(order[rank < most])
+def _choose(rows: NDArray[np.intp], weights: Int64, who: Int64, most: int, stream: Keystream) -> NDArray[np.intp]:
+    """Return a row for every occurrence that is kept: of each person the ``most`` with the first times."""
+    tries = np.minimum(weights, most)
+    at = np.repeat(np.arange(rows.size), tries)
+    begin = np.cumsum(tries) - tries
+    number = np.arange(at.size) - begin[at]  # 0, 1, … within a row
+    uniform = (stream.words(at.size) >> np.uint64(11)).astype(np.float64) + 0.5
+    times = -np.log(uniform * 2.0**-53) / (weights[at] - number)
+    more, k = np.flatnonzero(tries > 1), 1
+    while more.size:  # added up within each row: a running sum over all would let persons round each other's times
+        times[begin[more] + k] += times[begin[more] + k - 1]
+        k += 1
+        more = more[tries[more] > k]
+    order = np.lexsort((times, who[at]))
+    person = who[at[order]]
+    starts = np.flatnonzero(np.append(True, person[1:] != person[:-1]))
+    rank = np.arange(order.size) - np.repeat(starts, np.diff(np.append(starts, order.size)))
+    return np.asarray(rows[at[order[rank < most]]])

@@ -15,28 +15,35 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
+from .._sampler import _system_stream as system_stream
 from .._sampler import open_stream
+from ..arrays import Int64
 from ..checks import check_integer, check_unknown
-from ..errors import IncompatibleError, InputError
+from ..errors import IncompatibleError, InputError, PrivacyError, SealedError
+from ..guard import Guarded, changing, new_identity, quiet, this_process
 from ..labels import Labels
 from ..layout import Account, Layout, guarantee, hashed_layout
 from ..noise import DiscreteLaplace, Exact, exact_positive, tidy
 from ..noisy import NoisyCounts
 from .cells import noisy_cells
-from .domain import Domain, finder_for, read_domain, sampled_cells
+from .domain import Domain, Finder, finder_for, read_domain, sampled_cells
 from .format.parameters import Stored, fresh_labels
 from .format.read import read_sketch
 from .format.write import require_storable, require_writable, write_sketch
-from .guards import new_identity
-from .ingestion import Ingesting
-from .inputs import read_items
+from .held import Held
+from .inputs import Rows, read_items
+from .intake import take_in
 
 __all__ = ["Sketch", "noise_shares"]
 
 _MAKE = object()
+NO_NOISE = Fraction(0)
 
 
 def noise_shares(parties: int, *, survivors: int | None = None) -> Fraction:
@@ -51,7 +58,7 @@ def noise_shares(parties: int, *, survivors: int | None = None) -> Fraction:
     return DiscreteLaplace(1).shares(parties, survivors=survivors).power
 
 
-class Sketch(Ingesting):
+class Sketch(Guarded):
     """Counts of items with noise in every cell; made by :meth:`hashed`, :meth:`known`, :meth:`sampled`, :meth:`load`.
 
     Examples
@@ -69,10 +76,26 @@ class Sketch(Ingesting):
 begin_epoch() first, which draws fresh noise
     """
 
-    def __init__(self, make: object = None, **state: Any) -> None:
-        if make is not _MAKE:
+    def __init__(
+        self,
+        make: object = None,
+        stored: Stored | None = None,
+        *,
+        fresh: Fraction = NO_NOISE,
+        label: str | None = None,
+        domain: Domain | None = None,
+        unknown: str = "drop",
+    ) -> None:
+        if make is not _MAKE or stored is None:
             raise TypeError("make a sketch with Sketch.hashed, Sketch.known, Sketch.sampled or Sketch.load")
-        super().__init__(**state)
+        super().__init__(label)
+        self._held = Held(stored.cells, shared=not fresh)
+        self._noise, self._layout, self._account = stored.noise, stored.layout, stored.account
+        self._identities, self._labels = stored.identities, stored.labels
+        self._state, self._fresh = "open" if fresh else "sealed", fresh
+        self._domain, self._unknown = domain, check_unknown(unknown)
+        self._finder: Finder | None = finder_for(self._layout, domain) if fresh else None
+        self._types = self._layout.item_types
 
     # ── making ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -83,7 +106,7 @@ begin_epoch() first, which draws fresh noise
         *,
         epsilon: Exact | None = None,
         levels: int | bool | None = None,
-        hash_seed: int = 0,
+        hash_seed: int | str = 0,
         max_contributions: int | None = None,
         pan_private: bool = False,
         power: Exact = 1,
@@ -98,7 +121,8 @@ begin_epoch() first, which draws fresh noise
         epsilon : ε for one occurrence, or for one person in one call when ``max_contributions`` is given
         levels : number of levels, for an unknown number of items (True: 16, the measured choice); each has the largest
             power of two ≤ cells/levels
-        hash_seed : seed of the hash; sketches to be merged need the same
+        hash_seed : seed of the hash; sketches to be merged need the same. "random" draws one, which the layout and
+            ``unnoise inspect`` show to those who must share it
         max_contributions : most occurrences of one person in one call of :meth:`update`
         pan_private : add fresh noise when the sketch leaves the process as well
         power : share of the noise, see :func:`noise_shares`
@@ -107,7 +131,7 @@ begin_epoch() first, which draws fresh noise
         """
         layout = hashed_layout(
             cells, levels,
-            hash_seed=check_integer("hash_seed", hash_seed),
+            hash_seed=_seed(hash_seed),
             item_types=None if item_types is None else tuple(item_types),
             max_contributions=max_contributions,
             pan_private=pan_private,
@@ -123,12 +147,13 @@ begin_epoch() first, which draws fresh noise
         max_contributions: int | None = None,
         pan_private: bool = False,
         power: Exact = 1,
-        unknown: str = "error",
+        unknown: str = "drop",
         labels: Labels | Mapping[str, Any] | None = None,
     ) -> Sketch:
         """Return a sketch with one cell per item of a declared domain: an integer d (items 0…d−1) or a list of items.
 
-        ``unknown="drop"`` ignores items outside the domain instead of refusing them.
+        Items outside the domain are left out. ``unknown="error"`` refuses them: then whether a call fails may depend on
+        a single row, which is for the caller to choose.
         """
         declared = read_domain(domain)
         layout = Layout(
@@ -144,23 +169,23 @@ begin_epoch() first, which draws fresh noise
         *,
         rate: Exact,
         epsilon: Exact | None = None,
-        hash_seed: int = 0,
+        hash_seed: int | str = 0,
         max_contributions: int | None = None,
         pan_private: bool = False,
         power: Exact = 1,
-        unknown: str = "error",
+        unknown: str = "drop",
         labels: Labels | Mapping[str, Any] | None = None,
     ) -> Sketch:
         """Return a sketch with cells for those items of a declared domain whose hash falls below ``rate``."""
         declared, share = read_domain(domain), exact_positive("rate", rate)
-        hash_seed = check_integer("hash_seed", hash_seed)
+        seed = _seed(hash_seed)
         if share > 1:
             raise InputError(f"rate must be at most 1, got {rate}")
-        sample = sampled_cells(declared, share, hash_seed)
+        sample = sampled_cells(declared, share, seed)
         if sample.size == 0:
             raise InputError(f"rate must be high enough to sample an item of {declared.size}, got {rate}")
         layout = Layout(
-            kind="sampled", cells=int(sample.size), domain=declared.size, rate=share, hash_seed=hash_seed,
+            kind="sampled", cells=int(sample.size), domain=declared.size, rate=share, hash_seed=seed,
             item_types=declared.types, fingerprint=declared.fingerprint,
             max_contributions=max_contributions, pan_private=pan_private,
         )  # fmt: skip
@@ -173,7 +198,7 @@ begin_epoch() first, which draws fresh noise
         epsilon: Any,
         power: Exact,
         domain: Domain | None = None,
-        unknown: str = "error",
+        unknown: str = "drop",
         labels: Labels | Mapping[str, Any] | None = None,
     ) -> Sketch:
         """Draw the noise: it goes in before the first item."""
@@ -184,15 +209,13 @@ begin_epoch() first, which draws fresh noise
         noise = DiscreteLaplace(per_occurrence, power)
         said = fresh_labels(labels, layout)
         stream = open_stream()
-        cells, bound = noisy_cells(layout.cells, noise, stream)
-        return cls(
-            _MAKE, layout=layout, noise=noise, account=Account(), identities=frozenset([new_identity()]), labels=said,
-            cells=cells, bound=bound, fresh=noise.power, label=stream.label, domain=domain,
-            finder=finder_for(layout, domain), unknown=unknown,
-        )  # fmt: skip
+        stored = Stored(
+            noisy_cells(layout.cells, noise, stream), noise, layout, Account(), frozenset([new_identity()]), said
+        )
+        return cls(_MAKE, stored, fresh=noise.power, label=stream.label, domain=domain, unknown=unknown)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, domain: Any = None, unknown: str = "error") -> Sketch:
+    def load(cls, path: str | os.PathLike[str], *, domain: Any = None, unknown: str = "drop") -> Sketch:
         """Return the sealed sketch in a file, verified whole; its cells are read from there when they are needed.
 
         A sketch of a list of items needs the same list as ``domain`` to go on after :meth:`begin_epoch`, because the
@@ -204,18 +227,19 @@ begin_epoch() first, which draws fresh noise
             stored.layout.domain, stored.layout.fingerprint,
         ):  # fmt: skip
             raise IncompatibleError("domain fingerprint", stored.layout.fingerprint, declared.fingerprint)
-        return cls._from_stored(stored, declared, unknown)
+        return cls(_MAKE, stored, domain=declared, unknown=unknown)
 
     @classmethod
-    def _from_stored(cls, stored: Stored, domain: Domain | None = None, unknown: str = "error") -> Sketch:
-        """Return the sealed sketch of cells that are public already (files, engines that add the noise themselves)."""
-        return cls(
-            _MAKE, layout=stored.layout, noise=stored.noise, account=stored.account, identities=stored.identities,
-            labels=stored.labels, cells=stored.cells, bound=0, fresh=Fraction(0), label=None, domain=domain,
-            finder=None, unknown=unknown, shared=True,
-        )  # fmt: skip
+    def from_public(cls, stored: Stored, *, label: str | None = None) -> Sketch:
+        """Return the sealed sketch of cells that are public already, from engines that add the noise themselves."""
+        return cls(_MAKE, stored, label=label)
 
     # ── what it is ────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _cells(self) -> Int64:
+        """All cells, in memory and added up."""
+        return self._held.array()
 
     @property
     def layout(self) -> Layout:
@@ -265,6 +289,7 @@ begin_epoch() first, which draws fresh noise
 
     # ── taking items in ───────────────────────────────────────────────────────────────────────────────────────
 
+    @quiet
     def update(self, items: Any, counts: Any = None, *, person: Any = None) -> None:
         """Count items.
 
@@ -278,12 +303,58 @@ begin_epoch() first, which draws fresh noise
 
         Notes
         -----
-        A row with a null is dropped. A failed call changes nothing, except that iterators and streams are applied batch
-        by batch (unless ``person`` is given), and the error then says how far it came.
+        A row with a null is dropped. A call counts all or nothing, also when it is interrupted; only an iterator or
+        stream of more than a million items is counted as it comes, and if it ends early the sketch is broken and
+        refuses everything from then on. A count beyond ±2^53 counts as ±2^53.
         """
-        self._require_open("update")
-        self._require_limit(person is not None)
-        self._ingest(read_items(items, counts, person), enforced=person is not None)
+        self.take_in(read_items(items, counts, person), persons=person is not None)
+
+    def take_in(self, batches: Iterable[Rows], *, persons: bool = False) -> None:
+        """Count batches of clean rows in one ingestion call; ``persons``: all of them say who is behind each row."""
+        take_in([self], batches, persons=persons)
+
+    def _recorded(self) -> tuple[tuple[str, ...] | None, Layout, Account, str | None]:
+        """Return what an ingestion call may change besides the cells."""
+        return self._types, self._layout, self._account, self._label
+
+    def _record(
+        self, types: tuple[str, ...] | None, layout: Layout, account: Account, label: str | None
+    ) -> None:
+        """Note what an ingestion call has changed besides the cells."""
+        self._types, self._layout, self._account, self._label = types, layout, account, label
+
+    def _finding(self) -> Finder:
+        """Return what finds the cells of items."""
+        if self._finder is None:
+            self._finder = finder_for(self._layout, self._domain)
+        if self._finder is None:
+            raise InputError("this sketch needs its domain to take items: use Sketch.load(path, domain=...)")
+        return self._finder
+
+    # ── what is allowed when ──────────────────────────────────────────────────────────────────────────────────
+
+    def _require_usable(self, action: str) -> None:
+        if self._state == "merged":
+            raise PrivacyError(f"{action} needs a sketch of its own, this one was merged into another and is used up")
+        if self._state == "open":
+            self._require_here(action)
+        self._require_whole(action)
+
+    def _require_open(self, action: str) -> None:
+        self._require_usable(action)
+        if self._state != "open":
+            raise SealedError(
+                f"{action} needs an open sketch, this one is sealed (released, saved or loaded): call begin_epoch() "
+                f"first, which draws fresh noise"
+            )
+
+    def _require_enough_noise(self, action: str) -> None:
+        if self._state == "open" and self._fresh < 1:
+            share = DiscreteLaplace(self._noise.epsilon, self._fresh)
+            raise PrivacyError(
+                f"{action} needs power ≥ 1 of noise that has not left yet, got {tidy(self._fresh)}: it would give "
+                f"ε = {share.actual_epsilon:.3g} per occurrence, not {tidy(share.epsilon)}; merge more shares first"
+            )
 
     # ── leaving the process ───────────────────────────────────────────────────────────────────────────────────
 
@@ -295,8 +366,7 @@ begin_epoch() first, which draws fresh noise
         """Release; ``for_tests`` whatever the label of the noise (for :mod:`unnoise.testing`)."""
         with self._lock:
             self._seal("release", for_tests=for_tests)
-            cells, self._shared = self._cells, True
-            return NoisyCounts(cells.view(), self._noise, self._layout)  # a view cannot be made writeable again
+            return NoisyCounts(self._held.released(), self._noise, self._layout)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the noisy cells and public parameters into a file, atomically, and seal the sketch."""
@@ -304,10 +374,26 @@ begin_epoch() first, which draws fresh noise
             require_writable(path)  # before sealing: a mistyped path should cost nothing
             require_storable(self._stored())
             self._seal("save")
-            write_sketch(path, self._stored(), self._others)
+            write_sketch(path, self._stored(), self._held.parts[1:])
 
     def _stored(self) -> Stored:
-        return Stored(self._held, self._noise, self._layout, self._account, self._identities, self._labels)
+        parts = self._held.parts
+        return Stored(parts[0], self._noise, self._layout, self._account, self._identities, self._labels)
+
+    def _seal(self, action: str, *, for_tests: bool = False) -> None:
+        """Let the cells leave: from here on they do not change."""
+        self._require_usable(action)
+        if not for_tests:
+            self._require_private()
+        if self._state == "sealed":
+            return
+        self._require_enough_noise(action)
+        if self._layout.pan_private:
+            self._add_noise(action)
+            if not for_tests:
+                self._require_private()
+        self._held.freeze()
+        self._state, self._fresh = "sealed", NO_NOISE
 
     def begin_epoch(self) -> None:
         """Draw fresh noise on top (power + 1) and open the sketch for more items.
@@ -317,29 +403,49 @@ begin_epoch() first, which draws fresh noise
         """
         with self._lock:
             self._require_usable("begin_epoch")
-            self._add_noise()
+            self._add_noise("begin_epoch")
             self._open()
+
+    def _add_noise(self, action: str) -> None:
+        """Add one fresh noise to the cells."""
+        fresh, stream = DiscreteLaplace(self._noise.epsilon), open_stream()
+        public = self._state == "sealed"
+        if public:
+            self._held.require_room()
+        with changing([self], f"{action} was interrupted"):
+            self._held = self._held.with_noise(fresh, stream)
+            self._noise = self._noise.plus(fresh)
+            self._fresh += 1
+            self._identities |= {new_identity()}
+            self._label = self._label or stream.label
+
+    def _open(self) -> None:
+        self._held.array().flags.writeable = True
+        self._state, self._home = "open", this_process()
 
     # ── merging ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def merge(self, other: Sketch) -> None:
         """Add the other sketch into this one; powers add. An open ``other`` is used up by it."""
-        self._require_mergeable(other)
+        self.require_mergeable(other)
         first, second = sorted((self, other), key=id)
         with first._lock, second._lock:
-            self._require_mergeable(other)
-            self._bound = self._add_cells(other)
-            self._take_over(other)
+            self.require_mergeable(other)
+            public = self._state == other._state == "sealed"
+            if public:
+                self._held.require_room(other._held)
+            with changing([self, other], "a merge was interrupted"):
+                self._held = self._held.plus(other._held, later=public)
+                self._take_over(other)
 
     def __add__(self, other: object) -> Sketch:
         """Return a sketch of both; open ones are used up by it."""
         if not isinstance(other, Sketch):
             return NotImplemented
-        self._require_mergeable(other)
+        self.require_mergeable(other)
         first, second = sorted((self, other), key=id)
         with first._lock, second._lock:
-            both = type(self)(_MAKE, **self._as_state())
-            both._shared = self._shared = self._shared or self._state == "sealed"
+            both = self._successor()
             both.merge(other)
             self._retire()
         return both
@@ -347,3 +453,57 @@ begin_epoch() first, which draws fresh noise
     def __radd__(self, other: object) -> Sketch:
         """Let ``sum(sketches)`` start from 0."""
         return self if other == 0 else NotImplemented
+
+    def require_mergeable(self, other: Sketch) -> None:
+        """Refuse unless both may become one, naming the field and both values."""
+        if not isinstance(other, Sketch):
+            raise InputError(f"merge needs another sketch, got {type(other).__name__}")
+        self._require_usable("merge")
+        other._require_usable("merge")
+        common = self._identities & other._identities
+        if common:
+            raise PrivacyError(
+                f"noise identities must be disjoint to merge, both sketches contain {min(common).hex()}: one is the "
+                f"other, a copy of it, or contains it"
+            )
+        either = None in (self._types, other._types)
+        mine, its = (replace(s._layout, item_types=None if either else s._types) for s in (self, other))
+        mine.require_equal(its)
+        self._labels.merged(other._labels)
+        if self._noise.epsilon != other._noise.epsilon:
+            c = mine.max_contributions or 1
+            raise IncompatibleError("epsilon", tidy(c * self._noise.epsilon), tidy(c * other._noise.epsilon))
+
+    def _successor(self) -> Sketch:
+        """Return an equal sketch, to replace this one; a sealed one stays as it is."""
+        successor = Sketch.__new__(Sketch)
+        successor.__dict__.update(self.__dict__)
+        self._held.shared |= self._state == "sealed"
+        Guarded.__init__(successor, self._label)
+        successor._held = Held(*self._held.parts, shared=self._held.shared, bound=self._held.bound)
+        return successor
+
+    def _take_over(self, other: Sketch) -> None:
+        """Become both, now that the cells are the sum of both."""
+        item_types = self._layout.item_types or other._layout.item_types
+        self._layout, self._types = replace(self._layout, item_types=item_types), self._types or other._types
+        self._noise = self._noise.plus(other._noise)
+        self._fresh += other._fresh
+        self._account = self._account.plus(other._account)
+        self._labels = self._labels.merged(other._labels)
+        self._identities |= other._identities
+        self._label = self._label or other._label
+        self._domain, self._finder = self._domain or other._domain, self._finder or other._finder
+        other._retire()
+        if self._fresh:
+            self._open()
+
+    def _retire(self) -> None:
+        """Make an open sketch useless: its noise lives on in another one."""
+        if self._state == "open":
+            self._state, self._held = "merged", Held(np.zeros(0, dtype=np.int64))
+
+
+def _seed(value: int | str) -> int:
+    """Return a seed, drawn for this sketch where that is asked for."""
+    return system_stream().bits(64) if value == "random" else check_integer("hash_seed", value, 0)

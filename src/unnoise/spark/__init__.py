@@ -13,11 +13,13 @@ Every call runs at once, with a key of its own, and is a release of its own: two
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from ..checks import check_choice
 from ..errors import PrivacyError
 from ..noisy import NoisyProfile, combine
 from ._call import Call, ProfileRequest, Request, asked_as, prepare
@@ -60,19 +62,33 @@ def profile(request: ProfileRequest) -> Profile | dict[Any, Profile]:
         At most ``max_contributions`` occurrences of a person count, over all groups together, chosen uniformly at
         random, and ε protects a person. Without ``person`` the bound is the caller's promise.
     unknown : "error" or "drop"
-        What to do when an item is not in the domain.
+        What to do with an item outside the domain: leave it out (the default), or fail, which tells of it.
+    ledger : Ledger
+        Where the release is recorded: the limit is looked at before anything is read, the line written before the
+        result is returned.
     method : str
         The estimator, as in :func:`unnoise.answers.reconstruct`.
+    model : "sketch" or "direct"
+        "direct" runs Spark's exact profile query and puts noise on the profile itself, once, on the driver
+        (:func:`unnoise.direct`): closer to the truth, but counted exactly on the way, and nothing that merges. It
+        takes none of the options above that only a sketch has; ``person`` may be the item, without a limit.
 
     Returns
     -------
     Profile, or a dict of them by group
     """
+    check_choice("model", request.model, ("sketch", "direct"))
+    if request.model == "direct":
+        from ._direct import direct_profiles
+
+        profiles: list[Profile] = _recorded(request, lambda: [*direct_profiles(request)])
+        return profiles[0] if request.groups is None else dict(zip(request.groups, profiles))
     from ..answers.reconstruct import reconstruct
 
     call = prepare(request)
     _require_private(call)
-    return _by_group(call, [reconstruct(noisy, method=request.method) for noisy in _noisy_profiles(call)])
+    noisy_profiles = _recorded(request, lambda: _noisy_profiles(call))
+    return _by_group(call, [reconstruct(noisy, method=request.method) for noisy in noisy_profiles])
 
 
 @asked_as(Request)
@@ -80,7 +96,7 @@ def noisy_profile(request: Request) -> NoisyProfile | dict[Any, NoisyProfile]:
     """Return the noisy profile, which is all that leaves the executors; parameters as in :func:`profile`."""
     call = prepare(request)
     _require_private(call)
-    return _by_group(call, _noisy_profiles(call))
+    return _by_group(call, _recorded(request, lambda: _noisy_profiles(call)))
 
 
 @asked_as(Request)
@@ -90,14 +106,25 @@ def sketch(request: Request) -> Sketch | dict[Any, Sketch]:
     Parameters as in :func:`profile`. The 8 bytes a cell also count against ``spark.driver.maxResultSize``.
     """
     call = prepare(request)
-    return _by_group(call, _sketches(call))
+    return _by_group(call, _recorded(request, lambda: _sketches(call)))
+
+
+def _recorded(request: Request, run: Callable[[], list[Result]]) -> list[Result]:
+    """Run a job between a look at the limit and a line in the ledger."""
+    epsilon, unit = request.spending
+    if request.ledger is None or epsilon is None:
+        return run()
+    request.ledger.check(epsilon, unit)
+    results = run()
+    request.ledger.write("spark", epsilon, unit)
+    return results
 
 
 def _sketches(call: Call) -> list[Sketch]:
     """Run the job and return the sketch of each group: every noise vector new, so with an identity of its own."""
+    from ..guard import new_identity
     from ..layout import Account
     from ..sketches.format.parameters import Stored, fresh_labels
-    from ..sketches.guards import new_identity
     from ..sketches.sketch import Sketch
     from ._job import collect_counts
 
@@ -110,8 +137,7 @@ def _sketches(call: Call) -> list[Sketch]:
         cells = np.concatenate(parts[i : i + call.layout.levels]) if call.layout.levels > 1 else parts[i]
         identities, labels = frozenset([new_identity()]), fresh_labels(None, call.layout)
         stored = Stored(cells, call.work.noise, call.layout, account, identities, labels)
-        sketches.append(Sketch._from_stored(stored))
-        sketches[-1]._label = call.label
+        sketches.append(Sketch.from_public(stored, label=call.label))
     return sketches
 
 

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -27,7 +27,9 @@ from ._tasks import Sample, Work
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["Call", "ProfileRequest", "Request", "asked_as", "prepare"]
+    from ..ledger import Ledger
+
+__all__ = ["Call", "ProfileRequest", "Request", "asked_as", "declared_groups", "prepare"]
 
 BROADCAST = 1 << 20
 """Longest list of a domain that is sent to every executor; a longer one is joined by a shuffle."""
@@ -81,14 +83,21 @@ class Request:
     groups: Sequence[Any] | None = None
     person: str | Column | None = None
     max_contributions: int | None = None
-    unknown: str = "error"
+    unknown: str = "drop"
+    ledger: Ledger | None = None
+
+    @property
+    def spending(self) -> tuple[Exact | None, str]:
+        """ε of this release, and the unit it is for: all groups together keep the ε of one."""
+        return self.epsilon, "occurrence" if self.max_contributions is None and self.person is None else "person"
 
 
 @dataclass(frozen=True)
 class ProfileRequest(Request):
-    """The same, with the estimator that follows."""
+    """The same, with the estimator that follows, or the model that needs none."""
 
     method: str = field(default="auto", kw_only=True)
+    model: Literal["sketch", "direct"] = field(default="sketch", kw_only=True)
 
 
 def asked_as(request: Callable[P, Request]) -> Callable[[Callable[[Any], Result]], Callable[P, Result]]:
@@ -112,7 +121,7 @@ def prepare(request: Request) -> Call:
     """Check everything, draw the key of the call, and return the job; nothing runs yet."""
     exact = exact_positive("epsilon", request.epsilon)
     check_unknown(request.unknown)
-    declared = _declared_groups(request.by, request.groups)
+    declared = declared_groups(request.by, request.groups)
     people = request.max_contributions
     if request.person is not None and people is None:
         raise InputError("person needs max_contributions: how many occurrences of one person count")
@@ -137,7 +146,8 @@ def prepare(request: Request) -> Call:
     return Call(rows, work, layout, declared, request.person is not None, stream.label)
 
 
-def _declared_groups(by: Any, groups: Sequence[Any] | None) -> tuple[Any, ...] | None:
+def declared_groups(by: Any, groups: Sequence[Any] | None) -> tuple[Any, ...] | None:
+    """Return the groups, which must have been declared and be distinct; None where there are none."""
     if by is None and groups is None:
         return None
     if by is None or groups is None:

@@ -70,7 +70,7 @@ def combine(task: Task, first: bytes, second: bytes) -> Sketch:
         raise FormatError("the answers do not fit each other: one server did not add the shares of the agreed reports")
     labels = fresh_labels({"report_ids": read_ids(heads[0], "reports")}, task.layout)
     noise, account = DiscreteLaplace(task.epsilon, 2), read_account(heads[0])
-    return Sketch._from_stored(Stored(total, noise, task.layout, account, identities, labels))
+    return Sketch.from_public(Stored(total, noise, task.layout, account, identities, labels))
 
 
 def _read(task: Task, answer: bytes) -> tuple[dict[str, Any], Any]:

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from ..._sampler import Keystream, source
 from ..._sampler import _system_stream as system_stream
-from ...arrays import Int64
 from ...errors import InputError, SealedError
-from ...guard import Guarded, new_identity, wipe
+from ...guard import Guarded, new_identity
 from ...sketches.domain import Domain, read_domain
 from ...sketches.sketch import Sketch
 from .messages import pack
@@ -64,7 +63,7 @@ class Site(Guarded):
 
     noun = "site"
 
-    def __init__(self, task: Task, name: str, *, domain: Any = None, unknown: str = "error") -> None:
+    def __init__(self, task: Task, name: str, *, domain: Any = None, unknown: str = "drop") -> None:
         if not isinstance(name, str) or not 0 < len(name) <= 200:
             raise InputError(f"name must be a text of 1 to 200 characters, got {name!r}")
         super().__init__()
@@ -94,7 +93,7 @@ class Site(Guarded):
         counts, account = sketch._release(for_tests=True).counts, sketch._account
         seed, report = system_stream().words(4).tobytes(), new_identity().hex()
         difference = counts.astype(np.uint64) - mask(seed, counts.size)
-        _wipe(counts)
+        sketch._held.wipe()
         head = {
             "task": self.task.id, "report": report, "site": self.name,
             "account": {"calls": account.calls, "promised": account.promised},
@@ -102,14 +101,6 @@ class Site(Guarded):
         payload = difference.astype("<u8").tobytes()
         first, second = {**head, "side": "seed"}, {**head, "side": "difference"}
         return Shares(report, pack("share", first, seed), pack("share", second, payload))
-
-
-def _wipe(view: Int64) -> None:
-    """Overwrite the cells beneath a view that is read-only."""
-    owner = view if view.base is None else view.base
-    assert isinstance(owner, np.ndarray)
-    owner.flags.writeable = True
-    wipe(owner)
 
 
 def _declared(task: Task, domain: Any) -> Domain | None:

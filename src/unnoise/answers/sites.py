@@ -1,0 +1,197 @@
+"""Answers from sealed sketches beside each other: union, overlap, unique reach, retention, each with an interval.
+
+All are of items: the union of k sketches has Σ N_t of them, N_t the number that occur at exactly t sites
+(:mod:`unnoise.estimators.side_by_side`), and in all of them occur N_k. Differences (unique reach) and ratios
+(retention) take their errors together, from what every block of cells did to both answers.
+
+Where the noise of a sketch is that of several (merged files), its own cells say little one by one, and their sum,
+answered by the default estimator, may say more. The two answers share their noise in a way nobody knows; for one number
+the safe combination of such answers (covariance intersection [1]_) is the one with the smaller variance.
+
+.. [1] S. Julier, J. Uhlmann, "A non-divergent estimation algorithm in the presence of unknown correlations", ACC 1997.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from scipy.special import ndtri
+
+from ..arrays import Int64
+from ..errors import IncompatibleError, InputError, OverloadError
+from ..estimators.side_by_side import Coded, Together, covariance, side_by_side
+from ..layout import Layout
+from ..noise import DiscreteLaplace
+from ..noisy import NoisyCounts
+from .estimate import Estimate
+from .reconstruct import reconstruct
+
+__all__ = ["Gathered", "as_estimate", "occurrences_of", "overlap", "reach_of", "retention", "union", "unique_reach"]
+
+COMPARED = ("kind", "cells", "domain", "rate", "levels", "hash_seed", "item_types", "fingerprint")
+"""What must agree; ε and limits per person need not: every sketch is inverted by its own noise."""
+
+LOOK = 0.1
+"""Relative standard error above which the sum of the cells is asked as well."""
+
+VAGUE = 0.8
+"""Share of the standard deviation between the trivial bounds at which an answer says next to nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Gathered:
+    """Sketches read one after the other: what they say by themselves, beside each other and added up."""
+
+    names: tuple[str, ...]
+    coded: tuple[Coded, ...]
+    total: NoisyCounts | None
+
+    @classmethod
+    def read(cls, sketches: Iterable[tuple[str, NoisyCounts]], *, once: bool = False, add: bool = True) -> Gathered:
+        """Take sketches in, refusing what does not belong together; ``add`` keeps their sum."""
+        names: dict[int, str] = {}
+        coded: list[Coded] = []
+        total: NoisyCounts | None = None
+        for name, noisy in sketches:
+            if coded:
+                require_comparable(next(iter(names.values())), coded[0].layout, name, noisy.layout)
+            digest = hash(noisy.counts.tobytes())
+            if digest in names:
+                raise InputError(f"sketches must be different ones, got {names[digest]} and {name}: the same cells")
+            names[digest] = name
+            add = add and (total is None or total.noise.epsilon == noisy.noise.epsilon)
+            total = _added(total, noisy) if add else None
+            coded.append(Coded(noisy, once=once))
+        if not coded:
+            raise InputError("sketches must be at least one, got none")
+        return cls(tuple(names.values()), tuple(coded), total)
+
+    def only(self, which: Sequence[int]) -> Gathered:
+        """Return some of them, without their sum."""
+        return Gathered(tuple(self.names[i] for i in which), tuple(self.coded[i] for i in which), None)
+
+
+def _added(total: NoisyCounts | None, noisy: NoisyCounts) -> NoisyCounts:
+    if total is None:
+        return noisy
+    law = DiscreteLaplace(noisy.noise.epsilon, total.noise.power + noisy.noise.power)
+    return NoisyCounts(total.counts + noisy.counts, law, noisy.layout)
+
+
+def require_comparable(left_name: str, left: Layout, right_name: str, right: Layout) -> None:
+    """Raise :class:`IncompatibleError` with field, values and names unless cells mean the same in both."""
+    if left.item_types is None or right.item_types is None:
+        left, right = replace(left, item_types=None), replace(right, item_types=None)
+    for field in fields(left):
+        mine, its = getattr(left, field.name), getattr(right, field.name)
+        if field.name in COMPARED and mine != its:
+            raise IncompatibleError(field.name, mine, its, f"in {left_name} and {right_name}")
+
+
+def as_estimate(
+    value: float, stderr: float, *, least: float = 0.0, most: float = math.inf, data_share: float = 1.0,
+    marked: bool = False, level: float = 0.95,
+) -> Estimate:  # fmt: skip
+    """Return a number between its logical bounds with a normal interval cut at them."""
+    value = min(max(value, least), most)
+
+    def at(level: float) -> Estimate:
+        margin = float(ndtri((1 + level) / 2)) * stderr
+        low, high = max(value - margin, least), min(value + margin, most)
+        return Estimate(value, stderr, min(low, value), max(high, value), level, at, "model", data_share, marked)
+
+    return at(level)
+
+
+def reach_of(gathered: Gathered, together: Together | None = None) -> Estimate:
+    """Return the number of items that occur anywhere."""
+    if len(gathered.coded) == 1:
+        return reconstruct(gathered.coded[0].noisy).distinct
+    try:
+        found = together or side_by_side(gathered.coded)
+    except OverloadError:
+        if gathered.total is None:
+            raise
+        return reconstruct(gathered.total).distinct
+    beside = _beside(found)
+    powers = any(coded.noisy.noise.power > 1 for coded in gathered.coded)
+    if gathered.total is not None and (powers or beside.stderr > LOOK * beside.value):
+        added = reconstruct(gathered.total).distinct
+        if added.stderr < beside.stderr and not added.marked:
+            return added
+    return beside
+
+
+def _beside(found: Together) -> Estimate:
+    """Return the union with how much of it is data, marked where the trivial bounds say as much."""
+    k, touched = found.items.size, float(np.arange(1, found.items.size + 1) @ found.items)
+    free = (touched - touched / k) / math.sqrt(12)  # between the largest site and the sum of all
+    vague = found.stderr > VAGUE * free and found.stderr > LOOK * found.reach
+    share = min(1.0, found.stderr**2 / found.plain_variance) if found.plain_variance > 0 else 1.0
+    return as_estimate(found.reach, found.stderr, data_share=share, marked=vague or found.stderr > 0.5 * found.reach)
+
+
+def union(gathered: Gathered) -> Estimate:
+    """Return the number of items that occur in any of the sketches."""
+    return reach_of(gathered)
+
+
+def overlap(gathered: Gathered) -> Estimate:
+    """Return the number of items that occur in all of the sketches."""
+    _require_several(gathered, "overlap")
+    found = side_by_side(gathered.coded)
+    stderr = math.sqrt(max(float(found.covariance[-1, -1]), 0.0))
+    most = min(reconstruct(coded.noisy).distinct.high for coded in gathered.coded)
+    share = min(1.0, found.stderr**2 / found.plain_variance)
+    return as_estimate(float(found.items[-1]), stderr, most=max(most, 0.0), data_share=share)
+
+
+def unique_reach(gathered: Gathered) -> Estimate:
+    """Return how many items of the first sketch are in none of the others."""
+    _require_several(gathered, "unique_reach")
+    every, others = side_by_side(gathered.coded), side_by_side(gathered.coded[1:])
+    value = every.reach - others.reach
+    stderr = math.sqrt(_variance_of_difference(every, others))
+    most = reconstruct(gathered.coded[0].noisy).distinct.high
+    return as_estimate(value, stderr, most=max(most, 0.0))
+
+
+def _variance_of_difference(left: Together, right: Together) -> float:
+    """Return Var(Σ N − Σ N'): what the cells do to both at once, and what each owes to its prior."""
+    mine, its = left.influences.sum(axis=0), right.influences.sum(axis=0)
+    sampled = float(covariance((mine - its)[None], (mine - its)[None])[0, 0])
+    owed = 0.0
+    for found, influence in ((left, mine), (right, its)):
+        owed += max(0.0, found.stderr**2 - float(covariance(influence[None], influence[None])[0, 0]))
+    return sampled + owed
+
+
+def retention(gathered: Gathered) -> Estimate:
+    """Return the share of the items of the first sketch that are in the second."""
+    if len(gathered.coded) != 2:
+        raise InputError(f"retention must be between two sketches, got {len(gathered.coded)}")
+    both, before = side_by_side(gathered.coded), side_by_side(gathered.coded[:1])
+    if before.reach <= before.stderr:
+        return as_estimate(0.5, 0.5, most=1.0, data_share=0.0, marked=True)
+    value = float(both.items[1]) / before.reach
+    change = (both.influences[1] - value * before.influences[0]) / before.reach
+    sampled = float(covariance(change[None], change[None])[0, 0])
+    mine = both.influences[1][None]
+    owed = max(0.0, float(both.covariance[1, 1]) - float(covariance(mine, mine)[0, 0])) / before.reach**2
+    share = min(1.0, both.stderr**2 / both.plain_variance)
+    return as_estimate(value, math.sqrt(sampled + owed), most=1.0, data_share=share)
+
+
+def occurrences_of(coded: Coded) -> tuple[float, float]:
+    """Return all occurrences of a sketch and their variance: the sum of the cells."""
+    noisy = coded.noisy
+    total: Int64 = noisy.values @ noisy.tally
+    return float(total), noisy.noise.variance * noisy.cells
+
+
+def _require_several(gathered: Gathered, what: str) -> None:
+    if len(gathered.coded) < 2:
+        raise InputError(f"{what} must be of at least two sketches, got {len(gathered.coded)}")

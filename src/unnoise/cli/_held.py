@@ -1,0 +1,34 @@
+"""From a request to a direct profile: the rows are here, so the noise goes on the profile itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ._options import as_epsilon, as_names
+from .ledger import open_charge
+
+if TYPE_CHECKING:
+    from ..answers.direct import DirectProfile
+    from ._request import Profiling
+
+__all__ = ["direct_profiles"]
+
+
+def direct_profiles(request: Profiling) -> tuple[dict[str, DirectProfile], str]:
+    """Count what was asked for, exactly and in memory, and return the profiles with their guarantee."""
+    from ..api import release_and_answer
+    from ..holding.counting import count_exactly, unit_of
+    from ..reading.held import held_rows
+    from ._show import with_progress
+    from ._sketches import _beside, _source, import_answers
+
+    charge = open_charge(request, "direct")
+    groups = None if request.groups is None else as_names(request.groups)
+    unit = unit_of(True if request.persons_are_items else request.person, request.max_contributions)
+    source, wanted = _source(request)
+    with _beside(import_answers):
+        batches = with_progress(source.batches(wanted), source.rows(), "reading")
+        exact = count_exactly(held_rows(batches, persons_are_items=request.persons_are_items), unit, groups)
+    charge.write()
+    profiles = release_and_answer(exact, unit, as_epsilon(request.epsilon))
+    return profiles, next(iter(profiles.values())).guarantee

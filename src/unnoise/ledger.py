@@ -1,0 +1,257 @@
+"""The ledger: what was released from which data, at which ε, written down before it leaves.
+
+ε adds up over releases from the same rows (basic composition: ε₁ and ε₂ together are ε₁ + ε₂), and nobody remembers
+last month's. A ledger is a text file with one JSON object a line, only ever appended to, under a lock, and on the disk
+before anything leaves. It is **advisory**: it adds up what was recorded under a name for the data. It cannot know of
+copies of the data, of other names for them, or of releases made without it, and whoever can write the file can forge
+it.
+
+Lines are chained, so that one taken out or changed is noticed::
+
+    chain₀ = SHA-256("unnoise ledger 1\\n"),  chain_i = SHA-256(chain_{i−1} ‖ line i as JSON without its chain)
+
+in hexadecimal, keys sorted, no spaces, UTF-8. A line cut short at the end is one whose release never left, and goes.
+Sums are kept apart by unit: ε for one occurrence and ε for one person are different promises.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from .checks import check_choice
+from .errors import FormatError, InputError, PrivacyError
+from .noise import Exact, exact_positive, tidy
+from .replacing import sync_folder
+
+__all__ = ["FILE", "Entry", "Ledger", "ledger_beside", "read_ledger", "sums"]
+
+FILE = "unnoise.ledger"
+"""Name of the ledger beside the data."""
+
+LONGEST = 1 << 26
+"""Bytes of a ledger accepted: hundreds of thousands of releases."""
+
+RELEASES = ("profile", "sketch", "release", "direct", "spark")
+START = hashlib.sha256(b"unnoise ledger 1\n").hexdigest()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line: a release, or (what = "limit") the most that may be released from now on.
+
+    at : when, in UTC; data : names of the data sets, each of which it counts for
+    epsilon, unit : what it cost, and whom: "occurrence", "person", …
+    """
+
+    at: str
+    what: str
+    data: tuple[str, ...]
+    epsilon: Fraction
+    unit: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain Python."""
+        return {
+            "at": self.at, "what": self.what, "data": list(self.data), "epsilon": str(self.epsilon), "unit": self.unit,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """A ledger and the data that are to be charged in it.
+
+    path : the file, made with its first line
+    data : the name of the data set, or several
+    limit : most ε per unit that this ledger may reach for the data, besides the limits written in it
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> ledger = Ledger(tempfile.mkdtemp() + "/visits.ledger", "visits", limit=2)
+    >>> ledger.write("direct", epsilon=1.5, unit="person")
+    >>> ledger.spent("visits", "person")
+    Fraction(3, 2)
+    >>> ledger.check(epsilon=1, unit="person")
+    Traceback (most recent call last):
+    ...
+    unnoise.errors.PrivacyError: ε for one person of visits must stay within 2, got 1.5 spent and 1 more
+    """
+
+    path: str | os.PathLike[str]
+    data: str | Sequence[str]
+    limit: Exact | None = None
+
+    def __post_init__(self) -> None:
+        if not self.names or not all(isinstance(name, str) and name.strip() for name in self.names):
+            raise InputError(f"data must be named, got {self.data!r}")
+        if self.limit is not None:
+            exact_positive("limit", self.limit)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the data."""
+        return (self.data,) if isinstance(self.data, str) else tuple(self.data)
+
+    def check(self, epsilon: Exact, unit: str) -> None:
+        """Refuse a release that would pass the limit: before anything is read."""
+        if os.path.exists(self.path):
+            self._require(read_ledger(self.path), exact_positive("epsilon", epsilon), unit)
+        else:
+            self._require([], exact_positive("epsilon", epsilon), unit)
+
+    def write(self, what: str, epsilon: Exact, unit: str) -> None:
+        """Record a release, or refuse it: before anything leaves."""
+        check_choice("what", what, RELEASES)
+        exact = exact_positive("epsilon", epsilon)
+        with _held(self.path) as handle:
+            entries, chain = _read(handle, self.path)
+            self._require(entries, exact, unit)
+            _append(handle, chain, Entry(_now(), what, self.names, exact, unit))
+
+    def set_limit(self, epsilon: Exact, unit: str) -> None:
+        """Write down the most that may be spent on the data from now on; the last limit counts."""
+        with _held(self.path) as handle:
+            _, chain = _read(handle, self.path)
+            _append(handle, chain, Entry(_now(), "limit", self.names, exact_positive("epsilon", epsilon), unit))
+
+    def release(self, sketch: Any) -> Any:
+        """Record what a sketch is about to release, and release it; one that has left already costs nothing again."""
+        if not sketch.sealed:
+            spent = sketch.person_epsilon or sketch.epsilon
+            self.write("release", spent, sketch.labels.unit)
+        return sketch.release()
+
+    def spent(self, name: str, unit: str) -> Fraction:
+        """Return what was recorded for a data set and unit."""
+        entries = read_ledger(self.path) if os.path.exists(self.path) else []
+        return sums(entries).get((name, unit), Fraction(0))
+
+    def _require(self, entries: Sequence[Entry], epsilon: Fraction, unit: str) -> None:
+        before, limits = sums(entries), _limits(entries)
+        for name in self.names:
+            spent = before.get((name, unit), Fraction(0))
+            known = [limits.get((name, unit)), None if self.limit is None else exact_positive("limit", self.limit)]
+            for limit in (one for one in known if one is not None):
+                if spent + epsilon > limit:
+                    raise PrivacyError(
+                        f"ε for one {unit} of {name} must stay within {tidy(limit)}, got {tidy(spent)} spent and "
+                        f"{tidy(epsilon)} more"
+                    )
+
+
+def sums(entries: Iterable[Entry]) -> dict[tuple[str, str], Fraction]:
+    """Return the ε recorded so far, for each data set and unit."""
+    total: dict[tuple[str, str], Fraction] = {}
+    for entry in entries:
+        for name in entry.data if entry.what != "limit" else ():
+            total[name, entry.unit] = total.get((name, entry.unit), Fraction(0)) + entry.epsilon
+    return total
+
+
+def _limits(entries: Iterable[Entry]) -> dict[tuple[str, str], Fraction]:
+    """Return the last limit of each data set and unit."""
+    return {(name, entry.unit): entry.epsilon for entry in entries if entry.what == "limit" for name in entry.data}
+
+
+def ledger_beside(paths: Sequence[str | os.PathLike[str]]) -> Path:
+    """Return where the ledger of some files is: in the folder of the first of them."""
+    return Path(paths[0]).absolute().parent / FILE
+
+
+def read_ledger(path: str | os.PathLike[str]) -> list[Entry]:
+    """Return all entries, the chain verified."""
+    handle = _open(path, os.O_RDONLY)
+    try:
+        return _read(handle, path)[0]
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _held(path: str | os.PathLike[str]) -> Iterator[int]:
+    """Open a ledger for one more line and keep everybody else out."""
+    import fcntl
+
+    new = not os.path.exists(path)
+    handle = _open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield handle
+        if new:
+            sync_folder(Path(path).absolute().parent)
+    finally:
+        os.close(handle)
+
+
+def _open(path: str | os.PathLike[str], flags: int) -> int:
+    """Open a regular file that is no link: a ledger is never somewhere else than it seems."""
+    handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise InputError(f"a ledger must be a file, got {os.fspath(path)}")
+    return handle
+
+
+def _read(handle: int, path: str | os.PathLike[str]) -> tuple[list[Entry], str]:
+    """Return the entries and the last link of the chain."""
+    size = os.fstat(handle).st_size
+    if size > LONGEST:
+        raise FormatError(f"{os.fspath(path)} must be at most {LONGEST >> 20} MB, got {size:,} bytes: begin a new one")
+    *lines, _ = os.pread(handle, size, 0).split(b"\n")
+    entries, chain = [], START
+    for number, line in enumerate(lines, 1):
+        try:
+            entry, found = _parse(line)
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise FormatError(f"line {number} of the ledger {os.fspath(path)} is malformed: {error}") from None
+        chain = _link(chain, entry)
+        if chain != found:
+            raise FormatError(f"line {number} of the ledger {os.fspath(path)} does not follow from those before it")
+        entries.append(entry)
+    return entries, chain
+
+
+def _parse(line: bytes) -> tuple[Entry, str]:
+    values = json.loads(line)
+    data = values["data"]
+    texts = (values["at"], values["what"], values["unit"], values["epsilon"], values["chain"])
+    if not isinstance(data, list) or not all(isinstance(text, str) for text in (*data, *texts)):
+        raise ValueError("its values must be texts")
+    epsilon = exact_positive("epsilon", values["epsilon"])
+    return Entry(values["at"], values["what"], tuple(data), epsilon, values["unit"]), values["chain"]
+
+
+def _append(handle: int, chain: str, entry: Entry) -> None:
+    """Add a line, in the place of one that was cut short, and wait until it is on the disk."""
+    size = os.fstat(handle).st_size
+    whole = os.pread(handle, size, 0).rfind(b"\n") + 1
+    if whole < size:
+        os.ftruncate(handle, whole)
+    text = json.dumps({**entry.to_dict(), "chain": _link(chain, entry)}, sort_keys=True, ensure_ascii=False)
+    rest = memoryview(text.encode() + b"\n")
+    try:
+        while rest:
+            rest = rest[os.write(handle, rest) :]
+        os.fsync(handle)
+    except OSError:
+        os.ftruncate(handle, whole)
+        raise
+
+
+def _link(chain: str, entry: Entry) -> str:
+    text = json.dumps(entry.to_dict(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256((chain + text).encode()).hexdigest()
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,301 @@
+"""The one way in: an ingestion call checks and holds back what it was given, then counts all of it.
+
+A call goes into one sketch, or into several of one make that divide the rows among them by group. Its rows come in
+batches. They are checked, and held back until the last has come; then they are added to the cells in one go, the
+*commit*. An error before that changes nothing. From its beginning to its end the sketches count as broken
+(:func:`unnoise.guard.changing`).
+
+**Signals** are noticed by the main thread only, so there the commit runs in another one. When the main thread is
+interrupted while it waits, the commit stops between two blocks, and what it has added is taken back. So a call that
+does not return has counted nothing. (Only a signal in its very last steps, when nothing is left to do but to return,
+looks like one to its caller's next step.)
+
+**Long streams.** What is longer than ``STAGE`` rows and comes in several batches is not held back (that would double
+the memory): from there on batches are counted as they come, and if the stream ends early the sketches stay broken.
+Calls that limit persons hold everything back, because the choice needs all rows.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._sampler import open_stream
+from ..arrays import Int64
+from ..errors import InputError
+from ..guard import changing
+from .counting import Hashed, Located, Piece, count_ahead
+from .domain import OUTSIDE, SKIPPED
+from .hashing import as_series
+from .inputs import Rows
+from .persons import PersonCodes, limit_contributions
+from .threads import apart
+
+if TYPE_CHECKING:
+    from .sketch import Sketch
+
+__all__ = ["LARGEST_COUNT", "STAGE", "take_in"]
+
+STAGE = 1 << 20
+"""Rows of a stream that are held back."""
+
+LARGEST_COUNT = 1 << 53
+"""A count beyond counts as this: to refuse it would tell that it is there."""
+
+Int16 = NDArray[np.int16]
+Parts = list[tuple[int, Piece]]
+"""Pieces with the number of the sketch they belong to."""
+
+
+def take_in(
+    sketches: Sequence[Sketch],
+    batches: Iterable[Rows],
+    *,
+    persons: bool = False,
+    groups: Sequence[str] | None = None,
+    drop: bool = False,
+) -> None:
+    """Count batches in one ingestion call, all or nothing.
+
+    Parameters
+    ----------
+    sketches : one, or those of ``groups``, all of the same make
+    batches : clean rows, with a group each where there are groups
+    persons : every batch says who is behind its rows, and what one person adds is limited over all of them
+    groups : the declared groups, in the order of the sketches
+    drop : leave rows of other groups out instead of refusing them
+    """
+    _Intake(sketches, persons, groups, drop).run(iter(batches))
+
+
+class _Intake:
+    """One ingestion call."""
+
+    def __init__(
+        self, sketches: Sequence[Sketch], persons: bool, groups: Sequence[str] | None, drop: bool
+    ) -> None:
+        self.sketches, self.first, self.groups, self.drop = sketches, sketches[0], groups, drop
+        self.layout, self.types, self.stated = self.first.layout, self.first._types, False
+        self.codes = PersonCodes() if persons else None
+        self.direct = self.layout.kind == "hashed" and not persons and groups is None
+        self.label: str | None = None
+        with self.open():
+            pass
+        if persons and self.layout.max_contributions is None:
+            raise InputError("person needs max_contributions to be set when the sketch is made")
+
+    def run(self, batches: Iterator[Rows]) -> None:
+        """Hold back all batches and count them; or begin to count where that is too much."""
+        held: list[Rows] = []
+        parts: Parts = []
+        size = 0
+        batches = self.checked(batches)
+        for rows in batches:
+            size += rows.size
+            if self.direct:
+                held.append(rows)
+            else:
+                parts += self.locate(rows)
+            if size > STAGE and size > rows.size and self.codes is None:
+                self.run_long(chain(_emptying(held), batches), parts)
+                return
+        if self.direct:
+            parts = [(0, Hashed(rows, self.layout)) for rows in held if rows.size]
+        self.commit(self.limited(parts))
+
+    def checked(self, batches: Iterable[Rows]) -> Iterator[Rows]:
+        """Yield batches of the same types as those before, with bounded counts."""
+        for rows in batches:
+            if rows.types is not None:
+                if self.types is not None and rows.types != self.types:
+                    raise InputError(f"items must be of types {', '.join(self.types)}, got {', '.join(rows.types)}")
+                self.types, self.stated = rows.types, self.stated or rows.stated
+            yield rows if rows.counts is None else replace(rows, counts=_bounded(rows.counts))
+
+    def commit(self, parts: Parts) -> None:
+        """Add everything, or nothing."""
+        stop, why = threading.Event(), "an update was interrupted"
+        before = [sketch._recorded() for sketch in self.sketches]
+
+        def add() -> None:
+            with changing(self.sketches, why):
+                for number, piece in parts:
+                    piece.add(self.sketches[number]._cells, stop)
+                if stop.is_set():
+                    raise InterruptedError
+                self.record()
+
+        def take_back() -> None:
+            with changing(self.sketches, why):
+                for number, piece in parts:
+                    piece.take_back(self.sketches[number]._cells)
+                for sketch, recorded in zip(self.sketches, before):
+                    sketch._record(*recorded)
+                _wipe(parts)
+
+        with self.open():
+            try:
+                apart(add, stop)
+            except BaseException:
+                apart(take_back, stop)
+                raise
+        _wipe(parts)
+
+    def run_long(self, batches: Iterable[Rows], parts: Parts) -> None:
+        """Count batches as they come: whatever ends this early leaves the sketches broken."""
+        why = "a stream too long to be held back ended early"
+        with self.open(), changing(self.sketches, why):
+            if self.direct:
+                count_ahead(self.first._cells, (rows for rows in batches if rows.size), self.layout)
+            else:
+                for found in chain([parts], map(self.locate, batches)):
+                    for number, piece in _emptying(found):
+                        piece.add(self.sketches[number]._cells, threading.Event())
+                        piece.wipe()
+            self.record()
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Hold all locks, in one order for everybody, and look again that the sketches are open."""
+        with ExitStack() as locks:
+            for sketch in sorted(self.sketches, key=id):
+                locks.enter_context(sketch._lock)
+            for sketch in self.sketches:
+                sketch._require_open("update")
+            yield
+
+    def record(self) -> None:
+        """Note what has been counted, alike in all sketches: what is noted must not tell which groups have rows.
+
+        Types that only the values tell are kept to refuse other ones, and do not show: that would tell of the rows.
+        """
+        for sketch in self.sketches:
+            _, layout, account, label = sketch._recorded()
+            if self.stated:
+                layout = replace(layout, item_types=self.types)
+            if layout.max_contributions is not None:
+                account = account.after_call(enforced=self.codes is not None)
+            sketch._record(self.types, layout, account, label or self.label)
+
+    # ── from rows to cells ────────────────────────────────────────────────────────────────────────────────────
+
+    def locate(self, rows: Rows) -> Parts:
+        """Return the cells of some rows, divided among the sketches; changes nothing."""
+        if (rows.person is None) != (self.codes is None) and rows.size:
+            raise InputError("person must be given for all batches of a call, or for none")
+        finder = self.first._finding()
+        if rows.size == 0:
+            return []
+        cells = finder.find(rows.columns)
+        owned = not any(cells is column for column in rows.columns)
+        found = Located(cells, rows.counts, self.codes.of(rows.person) if self.codes and rows.person else None, owned)
+        numbers = None if self.groups is None else self.numbers(rows.group)
+        if self.layout.kind == "hashed" or cells.min() >= 0:
+            return self.divided(found, numbers)
+        if self.first._unknown == "error" and (cells == OUTSIDE).any():
+            known = f" 0…{self.layout.domain - 1}" if self.layout.domain and self.layout.fingerprint is None else ""
+            raise InputError(
+                f"items must be in the declared domain{known}, got one outside: nothing was counted (unknown='drop' "
+                f"ignores such items)"
+            )
+        inside = (cells != OUTSIDE) & (cells != SKIPPED)
+        return self.divided(_rows_of(found, inside), None if numbers is None else numbers[inside])
+
+    def numbers(self, group: tuple[Any, ...] | None) -> Int16:
+        """Return the number of each row's group, −1 for one that was not declared."""
+        import polars as pl
+
+        assert self.groups is not None
+        if group is None or len(group) != 1:
+            raise InputError("group must be one column")
+        places = {name: place for place, name in enumerate(self.groups)}
+        series = pl.Series(group[0]) if isinstance(group[0], np.ndarray) else as_series(group[0])
+        numbers = series.cast(pl.String).replace_strict(places, default=-1, return_dtype=pl.Int16).to_numpy()
+        if not self.drop and numbers.min() < 0:
+            raise InputError(
+                f"groups must be declared ({', '.join(self.groups[:12])}), got a row of another one: declare it or "
+                f"drop such rows with unknown='drop'"
+            )
+        return numbers
+
+    def divided(self, found: Located, numbers: Int16 | None) -> Parts:
+        """Divide rows among the sketches."""
+        if numbers is None:
+            return [(0, found)]
+        order = np.argsort(numbers, kind="stable")
+        ends = np.searchsorted(numbers[order], np.arange(len(self.sketches) + 1))
+        pairs = [(number, order[ends[number] : ends[number + 1]]) for number in range(len(self.sketches))]
+        parts: Parts = [(number, _rows_of(found, rows)) for number, rows in pairs if rows.size]
+        found.wipe()
+        return parts
+
+    def limited(self, parts: Parts) -> Parts:
+        """Return what is left when every person keeps at most so many occurrences in each sketch."""
+        if self.codes is None:
+            return parts
+        stream, most = open_stream(), self.layout.max_contributions
+        assert most is not None
+        self.label = stream.label
+        mine: dict[int, list[Located]] = {}
+        for number, piece in _emptying(parts):
+            assert isinstance(piece, Located)
+            mine.setdefault(number, []).append(piece)
+        kept: Parts = []
+        for number, pieces in mine.items():
+            joined = _join(pieces)
+            assert joined.persons is not None
+            cells, counts = limit_contributions(joined.cells, joined.counts, joined.persons, most, stream)
+            kept.append((number, Located(cells, counts, owned=cells is not joined.cells or joined.owned)))
+            if cells is not joined.cells:
+                joined.wipe()
+        return kept
+
+
+def _bounded(counts: Int64) -> Int64:
+    """Return the counts, those beyond the largest made equal to it."""
+    if counts.size and (counts.max() > LARGEST_COUNT or counts.min() < -LARGEST_COUNT):
+        return np.clip(counts, -LARGEST_COUNT, LARGEST_COUNT)
+    return counts
+
+
+def _wipe(parts: Parts) -> None:
+    for _, piece in parts:
+        piece.wipe()
+
+
+def _emptying(values: list[Any]) -> Iterator[Any]:
+    """Yield the values, none of which is kept."""
+    values.reverse()
+    while values:
+        yield values.pop()
+
+
+def _rows_of(found: Located, rows: NDArray[Any]) -> Located:
+    """Return some of the rows, in memory of its own."""
+    counts = None if found.counts is None else found.counts[rows]
+    return Located(found.cells[rows], counts, None if found.persons is None else found.persons[rows])
+
+
+def _join(pieces: list[Located]) -> Located:
+    """Return one piece of several, which are wiped."""
+    if len(pieces) == 1:
+        return pieces[0]
+    if len({piece.counts is None for piece in pieces}) > 1:
+        raise InputError("counts must be given for all batches of a call, or for none")
+    counts = [piece.counts for piece in pieces if piece.counts is not None]
+    persons = [piece.persons for piece in pieces if piece.persons is not None]
+    joined = Located(
+        np.concatenate([piece.cells for piece in pieces]),
+        np.concatenate(counts) if counts else None,
+        np.concatenate(persons) if persons else None,
+    )
+    for piece in pieces:
+        piece.wipe()
+    return joined

@@ -1,0 +1,136 @@
+"""What is refused as items, changing nothing, and what the refusals do not say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from sketch_tools import make, refused
+from unnoise import testing
+from unnoise.errors import InputError, UnnoiseError
+from unnoise.sketches.sketch import Sketch
+
+# ── bad items change nothing ──────────────────────────────────────────────────────────────────────────────────────────
+
+BAD: dict[str, Any] = {
+    "NaN": [1, float("nan")],
+    "float": [1, 2.0],
+    "float array": np.array([1.0]),
+    "NaN array": np.array([np.nan]),
+    "bool": [True],
+    "bool and int": [1, True],
+    "bool array": np.array([True]),
+    "bytes": [b"a"],
+    "bytes array": np.array([b"a"]),
+    "mixed": [1, "a"],
+    "mixed object array": np.array([1, "a"], dtype=object),
+    "NaN in object array": np.array(["a", np.nan], dtype=object),
+    "nested": [[1]],
+    "ragged tuples": [(1, 2), (1,)],
+    "empty tuples": [()],
+    "tuples in tuples": [((1, 2), 3)],
+    "tuple with float": [(1, 2.5)],
+    "tuple and int": [(1,), 1],
+    "too large": [2**63],
+    "too small": [-(2**63) - 1],
+    "uint64 too large": np.array([2**63], dtype=np.uint64),
+    "three dimensions": np.zeros((2, 2, 2), dtype=int),
+    "no dimension": np.array(5),
+    "surrogate": ["\ud800"],
+    "datetime array": np.array(["2020-01-01"], dtype="M8[D]"),
+    "complex": np.array([1j]),
+    "arrow float": pa.array([1.0]),
+    "arrow bool": pa.array([True]),
+    "arrow binary": pa.array([b"a"]),
+    "arrow list": pa.array([[1]]),
+    "arrow uint64": pa.array([2**63], pa.uint64()),
+    "arrow timestamp": pa.array([0], pa.timestamp("s")),
+    "polars float": pl.Series([1.0]),
+    "polars bool": pl.Series([True]),
+    "polars uint64": pl.Series([2**63], dtype=pl.UInt64),
+    "polars date": pl.Series([0]).cast(pl.Date),
+    "polars object column": pl.DataFrame({"a": [[1]]}),
+    "pandas float": pd.Series([1.0]),
+    "pandas int with NaN": pd.Series([1, None]),
+    "pandas bool": pd.Series([True]),
+    "pandas mixed": pd.Series([1, "a"]),
+    "pandas object float": pd.Series(["a", 2.5], dtype=object),
+    "pandas object bool": pd.Series([True, 1], dtype=object),
+    "pandas datetime": pd.Series(pd.to_datetime(["2020-01-01"])),
+    "table with a float column": pa.table({"a": [1], "b": [1.5]}),
+    "empty table": pl.DataFrame(),
+    "dictionary of floats": pa.array([1.5]).dictionary_encode(),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_items_are_refused_and_change_nothing(name: str) -> None:
+    sketch = make()
+    refused(InputError, "must (be|have)", lambda: sketch.update(BAD[name]), sketch)
+    assert sketch.layout.item_types is None
+    sketch.update(["still works"])
+
+
+OUTSIDE: list[tuple[Callable[..., Sketch], Any]] = [
+    (lambda **options: Sketch.known(10, epsilon=1, **options), [1, 2, 10]),
+    (lambda **options: Sketch.known(10, epsilon=1, **options), np.array([-1, 1, 2])),
+    (lambda **options: Sketch.known(["a", "b"], epsilon=1, **options), ["a", "c", "b"]),
+    (lambda **options: Sketch.sampled(10, rate=1, epsilon=1, **options), [1, 2, 10]),
+    (lambda **options: Sketch.sampled(["a", "b"], rate=1, epsilon=1, **options), ["a", "c", "b"]),
+]
+
+
+@pytest.mark.parametrize(("make_one", "items"), OUTSIDE)
+def test_items_outside_a_known_domain_are_left_out_or_refused(make_one: Callable[..., Sketch], items: Any) -> None:
+    strict = make_one(unknown="error")
+    refused(InputError, "declared domain.*got one outside", lambda: strict.update(items), strict)
+    with testing.noiseless():
+        sketch = make_one()
+    sketch.update(items)
+    assert sketch._cells.sum() == 2
+
+
+@pytest.mark.parametrize("domain", [["a", "b", "a"], [1, 2, 1], [(1, "a"), (1, "a")], np.array([3, 3])])
+def test_domain_with_duplicates_is_refused(domain: Any) -> None:
+    with pytest.raises(InputError, match=r"domain must not hold an item twice, got equal ones at positions \d and \d"):
+        Sketch.known(domain, epsilon=1)
+
+
+# ── no item in an error text ──────────────────────────────────────────────────────────────────────────────────────────
+SECRET = 987_654_321
+"""A count that no noise reaches: if it shows anywhere, an exact value has leaked."""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda s: s.update(["secret-item"], [2**63]),
+        lambda s: s.update(["secret-item", "x"], [1]),
+        lambda s: s.update(["secret-item", SECRET]),
+        lambda s: s.update([SECRET, "secret-item"]),
+        lambda s: s.update([SECRET * 10**12]),
+        lambda s: s.update([f"secret-item{SECRET}\ud800"]),
+        lambda s: s.update(pd.Series(["secret-item", SECRET])),
+        lambda s: s.update(pa.array([2**64 - 1 - SECRET], pa.uint64())),
+        lambda s: s.update(pl.Series([2**64 - 1 - SECRET], dtype=pl.UInt64)),
+        lambda s: Sketch.known(["a"], epsilon=1, unknown="error").update(["secret-item"]),
+        lambda s: Sketch.known(5, epsilon=1, unknown="error").update([SECRET]),
+        lambda s: s.update([("secret-item", 1), ("secret-item",)]),
+    ],
+)
+def test_no_item_in_error_text(call: Callable[[Sketch], None]) -> None:
+    with pytest.raises(UnnoiseError) as caught:
+        call(make())
+    text = str(caught.value) + "".join(getattr(caught.value, "__notes__", []))
+    assert "secret" not in text
+    assert not any(str(n) in text for n in (SECRET, 2**63, 2**64 - 1 - SECRET))
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+

@@ -1,0 +1,285 @@
+"""The ledger: written before anything leaves, limits before anything is read, tampering noticed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import unnoise as un
+from unnoise.cli import main
+from unnoise.errors import FormatError, InputError, PrivacyError
+from unnoise.ledger import FILE, Ledger, read_ledger, sums
+
+
+def book(folder: Path, **options: Any) -> Ledger:
+    return Ledger(folder / "a.ledger", "visits", **options)
+
+
+def test_lines_add_up_by_data_and_unit(tmp_path: Path) -> None:
+    ledger = book(tmp_path)
+    ledger.write("sketch", "1/3", "occurrence")
+    ledger.write("direct", 0.5, "person")
+    Ledger(ledger.path, ["visits", "clicks"]).write("profile", 1, "occurrence")
+    assert sums(read_ledger(ledger.path)) == {
+        ("visits", "occurrence"): Fraction(4, 3), ("visits", "person"): Fraction(1, 2),
+        ("clicks", "occurrence"): Fraction(1),
+    }  # fmt: skip
+
+
+def test_a_limit_refuses_and_writes_nothing(tmp_path: Path) -> None:
+    ledger = book(tmp_path, limit=2)
+    ledger.write("sketch", 1, "occurrence")
+    ledger.write("sketch", 1, "occurrence")
+    before = Path(ledger.path).read_bytes()
+    for refused in (lambda: ledger.check("0.001", "occurrence"), lambda: ledger.write("sketch", 1, "occurrence")):
+        with pytest.raises(PrivacyError, match="ε for one occurrence of visits must stay within 2, got 2 spent"):
+            refused()
+    assert Path(ledger.path).read_bytes() == before
+    ledger.check(2, "person")
+    Ledger(ledger.path, "clicks", limit=2).write("sketch", 2, "occurrence")
+
+
+def test_a_limit_in_the_ledger_holds_for_all_and_the_last_one_counts(tmp_path: Path) -> None:
+    ledger = book(tmp_path)
+    ledger.set_limit(1, "occurrence")
+    with pytest.raises(PrivacyError, match="must stay within 1, got 0 spent and 2 more"):
+        ledger.write("sketch", 2, "occurrence")
+    ledger.set_limit(3, "occurrence")
+    ledger.write("sketch", 2, "occurrence")
+    assert ledger.spent("visits", "occurrence") == 2
+
+
+CHANGES = {
+    "a line taken out": lambda lines: [lines[0], lines[2]],
+    "lines changed places": lambda lines: [lines[1], lines[0], lines[2]],
+    "a smaller epsilon": lambda lines: [lines[0].replace(b'"epsilon": "1"', b'"epsilon": "0.1"'), *lines[1:]],
+    "another name": lambda lines: [lines[0].replace(b"visits", b"others"), *lines[1:]],
+    "no JSON": lambda lines: [lines[0], b"nonsense", lines[2]],
+    "deep JSON": lambda lines: [b"[" * 100_000],
+    "not texts": lambda lines: [b'{"at":1,"what":"x","data":["a"],"epsilon":"1","unit":"x","chain":"y"}'],
+    "a huge number": lambda lines: [lines[0].replace(b'"epsilon": "1"', b'"epsilon": "1e999999999"'), *lines[1:]],
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_ledger_is_noticed(change: str, tmp_path: Path) -> None:
+    ledger = book(tmp_path)
+    for _ in range(3):
+        ledger.write("sketch", 1, "occurrence")
+    path = Path(ledger.path)
+    lines = path.read_bytes().splitlines()
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    assert len(read_ledger(path)) == 3, "the control: what was written is read"
+    path.write_bytes(b"\n".join(CHANGES[change](lines)) + b"\n")
+    for use in (lambda: read_ledger(path), lambda: ledger.check(1, "occurrence")):
+        with pytest.raises(FormatError, match=r"line . of the ledger"):
+            use()
+
+
+def test_a_line_cut_short_by_a_crash_goes(tmp_path: Path) -> None:
+    ledger = book(tmp_path)
+    ledger.write("sketch", 1, "occurrence")
+    whole = Path(ledger.path).read_bytes()
+    ledger.write("sketch", 1, "occurrence")
+    both = Path(ledger.path).read_bytes()
+    for size in range(len(whole), len(both)):
+        Path(ledger.path).write_bytes(both[:size])
+        assert len(read_ledger(ledger.path)) == 1
+    ledger.write("profile", 1, "occurrence")
+    assert [entry.what for entry in read_ledger(ledger.path)] == ["sketch", "profile"]
+
+
+def test_many_writers_lose_no_line_and_pass_no_limit(tmp_path: Path) -> None:
+    code = """
+import sys
+from unnoise.errors import PrivacyError
+from unnoise.ledger import Ledger
+done = 0
+for _ in range(40):
+    try:
+        Ledger(sys.argv[1], "visits", limit=50).write("sketch", 1, "occurrence")
+        done += 1
+    except PrivacyError:
+        pass
+print(done)
+"""
+    path = tmp_path / "a.ledger"
+    writers = [subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE) for _ in range(3)]
+    written = sum(int(writer.communicate(timeout=60)[0]) for writer in writers)
+    assert written == 50
+    assert len(read_ledger(path)) == 50
+
+
+def test_hostile_places(tmp_path: Path) -> None:
+    (tmp_path / "target").write_text("")
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    with pytest.raises(OSError, match="symbolic links"):
+        Ledger(tmp_path / "link", "x").write("sketch", 1, "occurrence")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="a ledger must be a file"):
+        Ledger(tmp_path / "pipe", "x").check(1, "occurrence")
+    with pytest.raises(IsADirectoryError):
+        Ledger(tmp_path, "x").write("sketch", 1, "occurrence")
+    with pytest.raises(InputError, match="data must be named"):
+        Ledger(tmp_path / "a", "")
+
+
+def test_a_full_disk_leaves_the_old_lines(tmp_path: Path) -> None:
+    code = """
+import resource, signal, sys
+from unnoise.ledger import Ledger, read_ledger
+ledger = Ledger(sys.argv[1], "visits")
+ledger.write("sketch", 1, "occurrence")
+size = len(open(sys.argv[1], "rb").read())
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (size + 20, size + 20))
+try:
+    ledger.write("sketch", 1, "occurrence")
+except OSError as error:
+    print(error.errno, len(read_ledger(sys.argv[1])), len(open(sys.argv[1], "rb").read()) - size)
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "a")], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["27", "1", "0"]
+
+
+# ── in Python ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_python_records_what_it_releases(tmp_path: Path) -> None:
+    ledger = book(tmp_path, limit=4)
+    un.direct(["a", "b"], epsilon=1, ledger=ledger)
+    un.direct(["a", "b"], epsilon=1, person=True, ledger=ledger)
+    un.profile(["a", "b"] * 50, epsilon=1, cells=2**6, method="linear", ledger=ledger)
+    sketch = un.Sketch.known(4, epsilon=1)
+    noisy = ledger.release(sketch)
+    assert (ledger.release(sketch).counts == noisy.counts).all(), "again, free of charge"
+    found = [f"{entry.what} {entry.unit}" for entry in read_ledger(ledger.path)]
+    assert found == ["direct occurrence", "direct person", "profile occurrence", "release occurrence"]
+
+    class Unreadable:
+        def __iter__(self) -> Any:
+            raise AssertionError("nothing is read beyond the limit")
+
+    for call in (lambda: un.direct(Unreadable(), epsilon=2, ledger=ledger),
+                 lambda: un.profile(Unreadable(), epsilon=2, ledger=ledger)):  # fmt: skip
+        with pytest.raises(PrivacyError, match="must stay within 4"):
+            call()
+
+
+# ── on the command line ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("UNNOISE_LEDGER", raising=False)
+    (tmp_path / "data").mkdir()
+    path = tmp_path / "data" / "visits.csv"
+    path.write_text("url,user,day\n" + "a,1,x\nb,2,y\n" * 20)
+    return path
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+    monkeypatch.setattr(sys, "argv", ["unnoise", *map(str, arguments)])
+    with pytest.raises(SystemExit) as left:
+        main()
+    return int(left.value.code or 0)
+
+
+def test_commands_record_beside_the_data(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = [data, "-c", "url", "-e", "1"]
+    assert run(monkeypatch, "sketch", *asked, "-o", data.parent / "a.sketch") == 0
+    assert run(monkeypatch, "profile", *asked, "--max-contributions", "2", "--person", "user") == 0
+    groups = ["--by", "day", "--groups", "x,y", "--max-contributions", "2", "--person", "user"]
+    assert run(monkeypatch, "sketch", *asked, *groups, "-o", data.parent / "set") == 0
+    found = sums(read_ledger(data.parent / FILE))
+    name = str(data.resolve())
+    assert found == {(name, "occurrence"): Fraction(1), (name, "person"): Fraction(3)}
+    capsys.readouterr()
+    assert run(monkeypatch, "ledger", data, "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert {row["unit"]: row["epsilon"] for row in shown["sums"]} == {"occurrence": "1", "person": "3"}
+    assert "Advisory" in shown["advisory"]
+    assert run(monkeypatch, "ledger", data.parent / FILE) == 0
+    assert "in all ε = 3 for one person" in capsys.readouterr().out
+
+
+def test_a_limit_stops_a_command_before_it_reads(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = [data, "-c", "url", "-e", "1", "-o", data.parent / "a.sketch"]
+    assert run(monkeypatch, "sketch", *asked, "--limit", "1") == 0
+    data.write_text('nonsense that no reader likes "')
+    capsys.readouterr()
+    assert run(monkeypatch, "sketch", *asked, "--limit", "1") == 2
+    assert "must stay within 1, got 1 spent and 1 more" in capsys.readouterr().err
+    assert run(monkeypatch, "ledger", data.parent / FILE, "--limit", "1", "--dataset", data.resolve()) == 0
+    assert run(monkeypatch, "sketch", *asked) == 2
+    assert "must stay within 1" in capsys.readouterr().err
+    assert run(monkeypatch, "sketch", *asked, "--ledger", "off") == 2
+    assert "must stay within" not in capsys.readouterr().err, "the control: another error, from the reader"
+
+
+def test_a_failing_command_costs_nothing(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(monkeypatch, "sketch", data, "-c", "nothing", "-e", "1", "-o", data.parent / "a") == 2
+    assert not (data.parent / FILE).exists()
+
+
+def test_names_and_places_of_the_ledger(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = data.parent.parent / "else.ledger"
+    asked = [data, "-c", "url", "-e", "1", "-o", data.parent / "a.sketch"]
+    assert run(monkeypatch, "sketch", *asked, "--ledger", other, "--dataset", "visits") == 0
+    assert sums(read_ledger(other)) == {("visits", "occurrence"): Fraction(1)}
+    monkeypatch.setenv("UNNOISE_LEDGER", "off")
+    assert run(monkeypatch, "sketch", *asked) == 0
+    assert run(monkeypatch, "sketch", *asked, "--limit", "9") == 2
+    assert not (data.parent / FILE).exists()
+    assert run(monkeypatch, "sketch", "-", *asked[1:], "--ledger", other) == 2
+    assert "standard input needs a name in the ledger: give --dataset NAME" in capsys.readouterr().err
+
+
+def test_a_ledger_that_cannot_be_written(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A remark where nobody asked for a ledger, an error where somebody did; then no sketch is written."""
+    asked = [data, "-c", "url", "-e", "1"]
+    (data.parent / FILE).mkdir()
+    assert run(monkeypatch, "sketch", *asked, "-o", data.parent / "a.sketch") == 2
+    (data.parent / FILE).rmdir()
+    missing = data.parent / "no" / "such.ledger"
+    assert run(monkeypatch, "sketch", *asked, "-o", data.parent / "b.sketch", "--ledger", missing) == 2
+    assert not (data.parent / "b.sketch").exists()
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Ledger, "write", refuse)
+    capsys.readouterr()
+    assert run(monkeypatch, "sketch", *asked, "-o", data.parent / "c.sketch") == 0
+    assert "not recorded in a ledger" in capsys.readouterr().err
+    assert (data.parent / "c.sketch").exists()
+
+
+def test_the_same_file_twice_is_refused_unless_asked_for(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.link(data, data.parent / "hard.csv")
+    (data.parent / "soft.csv").symlink_to(data)
+    rest = ["-c", "url", "-e", "1", "-o", data.parent / "a.sketch"]
+    for other in (data, data.parent / "hard.csv", data.parent / "soft.csv", f"{data.parent}/v*.csv"):
+        assert run(monkeypatch, "sketch", data, other, *rest) == 2
+        assert "are the same file, which would be counted twice" in capsys.readouterr().err
+        assert run(monkeypatch, "sketch", data, other, *rest, "--twice") == 0
+    copy = data.parent / "copy.csv"
+    copy.write_bytes(data.read_bytes())
+    assert run(monkeypatch, "sketch", data, copy, *rest) == 0

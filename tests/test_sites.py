@@ -1,0 +1,365 @@
+"""Sketches beside each other: union, overlap, unique reach, retention, and tables that keep the rules."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+import unnoise as un
+from unnoise.answers.consistent import Rules, project, rules_for
+from unnoise.errors import IncompatibleError, InputError, SealedError
+from unnoise.estimators._gaussian_fit import _find_mode, _precision, fit_positive
+from unnoise.estimators._products import Coded, Means
+from unnoise.estimators.side_by_side import _common, side_by_side
+from unnoise.layout import Layout
+from unnoise.noise import DiscreteLaplace
+from unnoise.noisy import NoisyCounts
+
+EXACT = 40
+"""An ε at which noise is not 0 once in 10¹⁷ cells."""
+
+
+def thrown(sets, cells, epsilon, rng, *, counts=None, power=1, kind="hashed", seed=0):
+    """Noisy counts of sets of items, thrown into cells by one table."""
+    universe = 1 + max((int(s.max()) for s in sets if s.size), default=0)
+    at = rng.integers(0, cells, universe) if kind == "hashed" else np.arange(universe)
+    layout = Layout(kind=kind, cells=cells, hash_seed=seed if kind == "hashed" else None,
+                    domain=None if kind == "hashed" else cells)
+    found = []
+    for i, items in enumerate(sets):
+        weight = None if counts is None else counts[i]
+        exact = np.bincount(at[items], weights=weight, minlength=cells).astype(np.int64)
+        noise = DiscreteLaplace(epsilon, power)
+        found.append(NoisyCounts(exact + un.discrete_laplace(cells, epsilon, power=power), noise, layout))
+    return found
+
+
+def random_sets(k, size, universe, rng):
+    return [rng.choice(universe, size, replace=False) for _ in range(k)]
+
+
+def truth(sets):
+    added = np.zeros(1 + max(int(s.max()) for s in sets), dtype=int)
+    for items in sets:
+        added[items] += 1
+    return np.bincount(added, minlength=len(sets) + 1)[1:]
+
+
+# the mathematics, against slow oracles
+
+def test_symmetric_means_are_means_over_all_sets():
+    rng = np.random.default_rng(1)
+    noisy = thrown(random_sets(4, 200, 600, rng), 512, 1, rng)
+    coded = [Coded(sketch) for sketch in noisy]
+    means = Means(coded, slice(0, 512), hashed=True)
+    u = np.array([c.at(0, slice(0, 512)) for c in coded])
+    u /= u.mean(axis=1)[:, None]
+    for r, s in enumerate(means.sizes):
+        slow = np.mean([np.prod(u[list(group)], axis=0).mean() for group in combinations(range(4), s)])
+        assert means.symmetric[0, r] @ means.lengths / 512 == pytest.approx(slow, rel=1e-12)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(2, 6), st.data())
+def test_what_a_set_has_in_common(k, data):
+    s, t = data.draw(st.integers(1, k)), data.draw(st.integers(1, k))
+    z = data.draw(st.sampled_from([0.0, 0.4, 0.9]))
+    slow = []
+    for group in combinations(range(k), s):
+        h = sum(j < t for j in group)  # the item is at the first t sites
+        slow.append(z**h - 1 + h * (1 - z))
+    assert _common(k, s, z)[t - 1] == pytest.approx(np.mean(slow), abs=1e-12)
+
+
+def test_the_mode_is_that_of_a_generic_minimiser():
+    rng = np.random.default_rng(3)
+    design, at = rng.random((6, 4)), np.arange(1, 5) + 0.5
+    y = design @ np.array([50.0, 20, 10, 5]) + rng.normal(size=6)
+    for order, strength in ((1, 3.0), (2, 0.3)):
+        precision = _precision(at, order, strength)
+
+        def away(theta, precision=precision):
+            residual = y - design @ np.exp(theta)
+            return 0.5 * (residual @ residual + (theta - 2) @ precision @ (theta - 2))
+
+        mode = _find_mode(y, design, precision, 2.0, np.full(4, 2.0))
+        slow = minimize(away, np.full(4, 2.0), method="BFGS", options={"gtol": 1e-9})
+        assert away(mode.theta) <= slow.fun + 1e-6
+    found = fit_positive([(y, design, np.eye(6))], at)
+    moved = fit_positive([(y + 1e-3 * design[:, 0], design, np.eye(6))], at)
+    assert moved.mean - found.mean == pytest.approx(found.gains @ (1e-3 * design[:, 0]), abs=1e-4)
+
+
+def test_without_noise_a_known_domain_is_exact():
+    rng = np.random.default_rng(4)
+    sets = random_sets(4, 300, 1000, rng)
+    found = side_by_side([Coded(s) for s in thrown(sets, 1000, EXACT, rng, kind="known")])
+    assert found.items == pytest.approx(truth(sets), abs=25)
+    assert found.reach == pytest.approx(truth(sets).sum(), abs=12)
+
+
+# answers
+
+CASES = {
+    "halves": lambda rng: random_sets(3, 3000, 6000, rng),
+    "disjoint": lambda rng: [np.arange(3000) + 3000 * j for j in range(3)],
+    "the same": lambda rng: [np.arange(4000)] * 5,
+    "small and large": lambda rng: [np.arange(200), np.arange(100, 9000), np.arange(8000, 12_000)],
+    "one empty": lambda rng: [np.arange(3000), np.zeros(0, dtype=int), np.arange(2000, 5000)],
+    "many": lambda rng: random_sets(12, 1000, 5000, rng),
+}
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("kind", ["hashed", "known"])
+@pytest.mark.parametrize("name", CASES)
+def test_unions_hold_within_their_errors(name, kind):
+    """8 runs within 6 stated standard errors each (normal tail 2e-9), RMSE below twice the stated error.
+
+    Control: sketches inverted with a wrong ε (4) leave these limits.
+    """
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    right, wrong = [], []
+    for _ in range(8):
+        sets = CASES[name](rng)
+        noisy = thrown(sets, 1 << 14, 1.5, rng, kind=kind)
+        real = len(np.unique(np.concatenate(sets)))
+        for scores, epsilon in ((right, 1.5), (wrong, 4)):
+            told = [NoisyCounts(n.counts, DiscreteLaplace(epsilon), n.layout) for n in noisy]
+            found = side_by_side([Coded(sketch, once=True) for sketch in told])
+            scores.append((found.reach - real) / found.stderr)
+    print(name, kind, np.round(right, 1), np.round(wrong, 1))
+    assert np.abs(right).max() < 6
+    assert math.sqrt(np.mean(np.square(right))) < 2.2
+    assert np.abs(wrong).max() > 3
+
+
+@pytest.mark.statistical
+def test_counts_above_one_do_not_disturb():
+    """Nothing is assumed of the counts: an item of 50 occurrences is one item (within 6 standard errors)."""
+    rng = np.random.default_rng(7)
+    sets = random_sets(4, 4000, 9000, rng)
+    counts = [1 + rng.poisson(rng.gamma(0.5, 8.0, s.size)) for s in sets]
+    noisy = thrown(sets, 1 << 15, 1, rng, counts=counts)
+    real = truth(sets)
+    reach, both = un.union(*noisy), un.overlap(*noisy[:2])
+    assert abs(reach.value - real.sum()) < 6 * reach.stderr
+    assert abs(both.value - truth(sets[:2])[1]) < 6 * both.stderr
+    assert reach.kind == "model"
+
+
+def test_overlap_unique_reach_and_retention_are_of_the_same_world():
+    """False alarms: six limits of 6 standard errors."""
+    rng = np.random.default_rng(8)
+    a, b, c = np.arange(6000), np.arange(4000, 10_000), np.arange(5500, 7000)
+    noisy = thrown([a, b, c], 1 << 15, 2, rng)
+    overlap, unique = un.overlap(*noisy[:2], max_count=1), un.unique_reach(*noisy, max_count=1)
+    kept = un.retention(*noisy[:2], max_count=1)
+    assert abs(overlap.value - 2000) < 6 * overlap.stderr < 1500
+    assert abs(unique.value - 4000) < 6 * unique.stderr < 2000
+    assert abs(kept.value - 1 / 3) < 6 * kept.stderr < 0.3
+    assert overlap.at(0.5).high - overlap.at(0.5).low < overlap.high - overlap.low
+    with pytest.raises(InputError, match="at least two"):
+        un.overlap(noisy[0])
+
+
+def test_levels_and_sampled_domains():
+    rng = np.random.default_rng(9)
+    sketches = [un.Sketch.hashed(2**15, epsilon=2, levels=8, item_types=["int"]) for _ in range(3)]
+    for j, sketch in enumerate(sketches):
+        sketch.update(np.arange(6000) + 3000 * j)
+        sketch.release()
+    reach = un.union(*sketches)
+    assert abs(reach.value - 12_000) < 6 * reach.stderr < 6000
+    sampled = [un.Sketch.sampled(40_000, rate=0.25, epsilon=2) for _ in range(2)]
+    for j, sketch in enumerate(sampled):
+        sketch.update(np.arange(16_000) + 8000 * j)
+        sketch.release()
+    reach = un.union(*sampled)
+    assert abs(reach.value - 24_000) < 6 * reach.stderr < 12_000
+    del rng
+
+
+def test_the_edges():
+    """No items, one sketch, 31 sites, ε = 0.05, load 4: finite, within 6 standard errors."""
+    rng = np.random.default_rng(10)
+    nothing = [np.zeros(0, dtype=int)] * 3
+    reach = un.union(*thrown(nothing, 4096, 1, rng))
+    assert reach.low <= 60
+    assert reach.value < 6 * max(reach.stderr, 10)
+    one = thrown([np.arange(500)], 4096, 2, rng)
+    assert un.union(*one).value == un.reconstruct(one[0]).distinct.value
+    many = thrown(random_sets(31, 500, 3000, rng), 1 << 13, 1, rng)
+    reach = un.union(*many, max_count=1)
+    assert abs(reach.value - 3000) < 6 * reach.stderr
+    noisy = un.union(*thrown(random_sets(3, 2000, 4000, rng), 1 << 13, 0.05, rng))
+    assert noisy.marked or noisy.high >= 3500
+    assert math.isfinite(noisy.high)
+    full = thrown(random_sets(2, 4 * 8192, 6 * 8192, rng), 8192, 2, rng)
+    reach = un.union(*full, max_count=1)
+    assert abs(reach.value / (6 * 8192 * 8 / 9) - 1) < 0.3
+    assert reach.stderr > 0
+
+
+def test_merged_sketches_are_answered_by_whichever_is_surer():
+    rng = np.random.default_rng(11)
+    noisy = thrown([np.arange(9000), np.arange(3000, 12_000)], 1 << 15, 1, rng, power=3)
+    reach = un.union(*noisy)
+    assert abs(reach.value - 12_000) < 6 * reach.stderr
+    beside = side_by_side([Coded(sketch) for sketch in noisy])
+    assert reach.stderr <= beside.stderr
+
+
+# what is refused
+
+def test_what_does_not_belong_together_is_named(tmp_path):
+    sketches = {}
+    for name, seed, cells in (("berlin", 1, 256), ("paris", 2, 256), ("rome", 1, 512)):
+        sketch = un.Sketch.hashed(cells, epsilon=1, hash_seed=seed, item_types=["int"])
+        sketch.save(tmp_path / f"{name}.sketch")
+        sketches[name] = tmp_path / f"{name}.sketch"
+    with pytest.raises(IncompatibleError, match=r"hash_seed must be equal .*got 1 and 2; in .*berlin.*paris"):
+        un.union(*sketches.values())
+    with pytest.raises(IncompatibleError, match=r"cells must be equal .* in .*berlin.*rome"):
+        un.overlap(sketches["berlin"], sketches["rome"])
+    with pytest.raises(InputError, match="the same cells"):
+        un.union(sketches["berlin"], sketches["berlin"])
+    with pytest.raises(SealedError, match="must be sealed"):
+        un.union(un.Sketch.hashed(256, epsilon=1))
+    with pytest.raises(InputError, match="at least one"):
+        un.union()
+    with pytest.raises(InputError, match="sealed sketches, files or noisy counts"):
+        un.union(5)
+    with pytest.raises(InputError, match="max_count must be 1"):
+        un.union(sketches["berlin"], max_count=2)
+
+
+def test_sites_may_have_different_epsilons():
+    rng = np.random.default_rng(12)
+    sets = random_sets(2, 3000, 5000, rng)
+    table = rng.integers(0, 1 << 14, 5000)
+    layout = Layout(kind="hashed", cells=1 << 14, hash_seed=0)
+    noisy = []
+    for items, epsilon in zip(sets, (1, 3)):
+        counts = np.bincount(table[items], minlength=1 << 14) + un.discrete_laplace(1 << 14, epsilon)
+        noisy.append(NoisyCounts(counts, DiscreteLaplace(epsilon), layout))
+    reach = un.union(*noisy)
+    assert abs(reach.value - truth(sets).sum()) < 6 * reach.stderr
+
+
+# tables
+
+def random_table(rng):
+    """Estimates that break rules, with their covariance, for random rows."""
+    sites = int(rng.integers(2, 5))
+    rows = [[j] for j in range(sites)] if rng.random() < 0.8 else []
+    for size in range(2, sites + 1):
+        rows += [list(g) for g in combinations(range(sites), size) if rng.random() < 0.7]
+    rows = rows or [list(range(sites))]
+    n = sum(map(len, rows)) + sites
+    y = rng.normal(rng.choice([0, 50, 500]), rng.choice([1, 30, 300]), n)
+    factor = rng.normal(size=(n, int(rng.integers(1, n + 1))))
+    cov = factor @ factor.T * 10 ** rng.uniform(-2, 4) + np.diag(10 ** rng.uniform(-3, 3, n))
+    return rules_for(rows, sites), y, cov
+
+
+def test_random_tables_break_no_rule():
+    """1,000 here, 100,000 in ``make audit``; before they are made consistent nearly all break one (control)."""
+    rng, before = np.random.default_rng(13), 0
+    for _ in range(1000):
+        rules, y, cov = random_table(rng)
+        before += rules.broken(y) > 1e-9
+        assert rules.broken(project(y, cov, rules)) < 1e-7
+    assert before > 900
+
+
+def test_the_table_is_the_nearest_one():
+    """Against SciPy's general constrained minimiser."""
+    rng = np.random.default_rng(14)
+    for _ in range(10):
+        rules, y, cov = random_table(rng)
+        y, cov = y / 100, cov / np.trace(cov) * len(y)
+        x = project(y, cov + 1e-3 * np.eye(len(y)), rules)
+        inverse = np.linalg.inv(cov + 1e-3 * np.eye(len(y)))
+
+        def far(x, y=y, inverse=inverse):
+            return float((x - y) @ inverse @ (x - y))
+
+        constraints = [{"type": "ineq", "fun": lambda x, r=rules: r.least @ x}]
+        if rules.equal.size:
+            constraints.append({"type": "eq", "fun": lambda x, r=rules: r.equal @ x})
+        slow = minimize(far, x, constraints=constraints, method="SLSQP", options={"maxiter": 300})
+        assert far(x) <= slow.fun * (1 + 1e-4) + 1e-6
+
+
+def test_a_consistent_table_keeps_every_rule(tmp_path):
+    rng = np.random.default_rng(15)
+    sets = [np.arange(3000), np.arange(2000, 4000), np.arange(2500, 2600), np.arange(4000)]
+    noisy = thrown(sets, 1 << 13, 0.7, rng)
+    table = un.consistent_table(dict(zip("abcd", noisy)), subsets="all", max_count=1)
+    assert len(table.rows) == 15
+    by_set = {frozenset(row.sites): row for row in table.rows}
+    for one, row in by_set.items():
+        assert row.reach.value == pytest.approx(sum(e.value for e in row.exactly), rel=1e-9)
+        assert row.occurrences.value >= sum(t * e.value for t, e in enumerate(row.exactly, 1)) - 1e-6
+        assert row.reach.stderr > 0
+        assert row.reach.low < row.reach.high
+        for other, larger in by_set.items():
+            if one < other:
+                assert row.reach.value <= larger.reach.value + 1e-6
+                assert row.reach.low <= larger.reach.low + 1e-6
+                assert row.reach.high <= larger.reach.high + 1e-6
+        real = len(np.unique(np.concatenate([sets["abcd".index(s)] for s in one])))
+        assert abs(row.reach.value - real) < 6 * row.reach.stderr
+    assert table["a", "b"].sites == ("a", "b")
+    assert "a + b + c + d" in str(table)
+    assert table.to_polars().height == len(table.to_dict()) == table.to_arrow().num_rows == len(table.to_pandas())
+    with pytest.raises(InputError, match="subsets must be of the sites"):
+        un.consistent_table(dict(zip("abcd", noisy)), subsets=[["a", "x"]])
+
+
+def test_cumulative_reach_never_falls_and_labels_name_rows(tmp_path):
+    paths = []
+    for period in ("2026-01", "2026-02", "2026-03"):
+        for site in ("north", "south"):
+            labels = {"site": (site,), "period": (period,)}
+            sketch = un.Sketch.hashed(2**11, epsilon=0.5, item_types=["int"], labels=labels)
+            sketch.update(np.arange(800) if site == "north" else np.arange(700, 1000))  # always the same items
+            paths.append(tmp_path / f"{site}-{period}.sketch")
+            sketch.save(paths[-1])
+    table = un.consistent_table(paths, periods=["2026-01", "2026-02", "2026-03"])
+    for sites in (("north",), ("south",), ("north", "south")):
+        rows = [row for row in table.rows if row.sites == sites]
+        values = [row.reach.value for row in rows]
+        assert len(rows) == 3
+        assert all(later >= earlier - 1e-6 for earlier, later in pairwise(values))
+    assert table.rows[2].periods == ("2026-01", "2026-02", "2026-03")
+    with pytest.raises(InputError, match="must say its site"):
+        un.consistent_table([un.Sketch.hashed(64, epsilon=1)])
+
+
+def test_where_rules_and_data_clash_intervals_widen():
+    """Two estimates that cannot both be right move together, and each is then less sure than before."""
+    rules = rules_for([[0], [0, 1]], 2)
+    y, cov = np.array([100.0, 0, 20, 500, 500]), np.diag([4.0, 1, 1, 1, 1])
+    x = project(y, cov, rules)
+    assert x[0] <= x[1] + x[2] + 1e-9
+    assert abs(x[0] - 100) > 2 * math.sqrt(cov[0, 0])
+    from unnoise.answers.consistent import _Solved
+
+    solved = _Solved([[0], [0, 1]], x, y, cov)
+    assert solved._reach[0].stderr > 5 * 2
+    assert solved._reach[0].low <= solved._reach[1].low
+
+
+def test_rules_say_by_how_much_they_are_broken():
+    rules = Rules(np.array([[1.0, -1.0]]), np.eye(2))
+    assert rules.broken(np.array([2.0, 2.0])) == 0
+    assert rules.broken(np.array([200.0, 100.0])) == pytest.approx(0.5)
