@@ -51,7 +51,7 @@ def known_law(noisy: NoisyProfile, max_count: int | None = None) -> KnownLaw | N
     if values[-1] > last and (max_count is None or max_count > last):
         blocks = blocks.with_atoms(np.array([FAR], dtype=np.int64))
     channel = FourierChannel(blocks, (part,), noisy.noise, collide=False)
-    near = blocks.first < FAR
+    near = (blocks.first < FAR) & (blocks.first > 0)  # points are placed by occurrences, of which 0 has none
     counts = np.union1d(blocks.first[near], np.rint(blocks.centres[near]).astype(np.int64))
     search = explore(channel, _start(channel, items), float(items), Blocks(counts, counts + 1, counts.size))
     return None if search.best is None else KnownLaw(posterior(search), top, share)
