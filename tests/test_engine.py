@@ -225,7 +225,7 @@ def test_explore_returns_certified_models_and_a_posterior():
     last = int(noisy.values[-1])
     part = Part.of(noisy.values, noisy.tally, rows_of(noisy.values, noisy.tally, noisy.noise, last)[0], 1.0)
     channel = FourierChannel(Blocks.covering(np.arange(1, last + 1)), (part,), noisy.noise, collide=True)
-    search = explore(channel, np.full(last - 1, 2.0), 3.0, Blocks.covering(np.arange(1, last + 1)))
+    search = explore(channel, np.full(last - 1, 2.0), 1800.0, Blocks.covering(np.arange(1, last + 1)))
     assert isinstance(search, Search)
     found = posterior(search)
     assert found.mean.sum() == pytest.approx(1300, rel=0.3)

@@ -106,7 +106,7 @@ class Counting(Data):
     epsilon: opt.Epsilon = None
     by: opt.By = None
     groups: opt.Groups = None
-    unknown: opt.Unknown = "error"
+    unknown: opt.Unknown = "drop"
     person: opt.Person = None
     max_contributions: opt.MaxContributions = None
     pan_private: opt.PanPrivate = False

@@ -42,7 +42,7 @@ Bands = Sequence[Floats]
 
 TINY = 1e-300
 
-STEEP = 2.0**40
+STEEP = 2.0**36
 """Entry (i, j) of an interleaved system is multiplied by STEEP^(j−i), a similarity without rounding.
 
 The system is quasi-definite: it can be eliminated in the order it has [1]_, and measured against 80 digits that is as

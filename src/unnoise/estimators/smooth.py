@@ -23,7 +23,7 @@ from ..noisy import NoisyProfile
 from ._fit import Fit
 from ._input import check_input
 from ._smooth_channel import BandedChannel, BodyChannel, DenseChannel
-from ._smooth_grid import LIMIT, Body, body_of
+from ._smooth_grid import Body, body_of
 from ._smooth_models import FAMILIES, Data, Family, Search, average
 from ._smooth_search import smooth_models
 from .banded import likelihood
@@ -80,7 +80,7 @@ def smooth(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
     prepared = prepare(noisy, bound)
     if prepared is None:
         raise ConvergenceError(
-            f"smooth must have at least 8 cells close together, and half of such within 4,096 counts, got "
+            f"smooth must have at least 8 cells close together, and half of such within 32,768 counts, got "
             f"{noisy.cells} cells too far apart or spread too far: use method='isotonic'"
         )
     search = smooth_models(prepared.data, prepared.families)
@@ -96,7 +96,7 @@ def smooth(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
 def prepare(noisy: NoisyProfile, bound: int | None) -> Prepared | None:
     """Find the body, its channel and a start; None where there is no body."""
     single = noisy.noise.power == 1
-    body = body_of(noisy, bound, LIMIT if single else DENSE_LIMIT)
+    body = body_of(noisy, bound) if single else body_of(noisy, bound, DENSE_LIMIT, DENSE_LIMIT)
     if body is None:
         return None
     channel: BodyChannel = BandedChannel(body, noisy.noise) if single else DenseChannel(body, noisy.noise)

@@ -63,7 +63,7 @@ class Site(Guarded):
 
     noun = "site"
 
-    def __init__(self, task: Task, name: str, *, domain: Any = None, unknown: str = "error") -> None:
+    def __init__(self, task: Task, name: str, *, domain: Any = None, unknown: str = "drop") -> None:
         if not isinstance(name, str) or not 0 < len(name) <= 200:
             raise InputError(f"name must be a text of 1 to 200 characters, got {name!r}")
         super().__init__()
