@@ -63,7 +63,7 @@ def test_expected_errors_are_those_of_real_releases() -> None:
 
 
 def test_hopeless_settings_are_called_so() -> None:
-    found = un.advise(epsilon=0.02, items=60, shape="ones", trusted=False, sites=40, repetitions=2)
+    found = un.advise(epsilon=0.05, items=200, shape="ones", trusted=False, sites=12, repetitions=2)
     assert "hardly told" in found.why or "refused" in found.why
 
 

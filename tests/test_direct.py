@@ -63,7 +63,7 @@ def test_the_grid_depends_on_no_data_and_covers_every_count(released: str) -> No
     assert (first[1:] == last[:-1] + 1).all()
     wide = last > first
     assert (np.diff(wide.astype(int)) >= 0).all()
-    share = 16 if released == "at_least" else 4
+    share = 128 if released == "at_least" else 4
     assert ((last - first + 1)[wide] * share <= first[wide]).all()
 
 

@@ -40,7 +40,7 @@ TOP = 1 << 62
 SINGLE = {"at_least": 1024, "exactly": 64}
 """Counts up to here are released one by one. A sum over f adds up one noise for every number, so f has fewer."""
 
-PER_OCTAVE = {"at_least": 16, "exactly": 4}
+PER_OCTAVE = {"at_least": 128, "exactly": 4}
 """Blocks to the octave beyond."""
 
 
@@ -49,7 +49,7 @@ def blocks(released: Released = "at_least") -> tuple[Int64, Int64]:
 
     >>> first, last = blocks()
     >>> first.size, first[1024:1026].tolist(), last[1024:1026].tolist(), int(last[-1]) == TOP
-    (1856, [1025, 1089], [1088, 1152], True)
+    (7680, [1025, 1033], [1032, 1040], True)
     >>> bool((first[1:] == last[:-1] + 1).all()), blocks("exactly")[0].size
     (True, 288)
     """
