@@ -15,6 +15,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConvergenceError, InputError, OverloadError
+from ..text import LONGEST_NAME, inert
 from ._options import as_cells, as_epsilon, as_names, as_rate
 
 if TYPE_CHECKING:
@@ -46,11 +47,12 @@ def sketch_data(request: Counting, meanwhile: Callable[[], None] | None = None) 
     domain = _domain(request, wanted, typed=source.typed)
     with _beside(meanwhile):
         if request.groups is None:
-            target = _new_sketch(request, types, domain)
+            target = _new_sketch(request, types, domain, wanted.columns)
         else:
             target = GroupedSketch(
-                as_names(request.groups), lambda: _new_sketch(request, types, domain), unknown=request.unknown
-            )
+                as_names(request.groups), lambda: _new_sketch(request, types, domain, wanted.columns),
+                unknown=request.unknown,
+            )  # fmt: skip
         batches = with_progress(source.batches(wanted), source.rows(), "reading")
         feed(target, batches, persons=request.person is not None)
     return target
@@ -76,11 +78,16 @@ def _source(request: Counting) -> tuple[Source, Wanted]:
     return source, wanted
 
 
-def _new_sketch(request: Counting, types: tuple[str, ...] | None, domain: Any) -> Sketch:
+def _new_sketch(
+    request: Counting, types: tuple[str, ...] | None, domain: Any, columns: tuple[str, ...]
+) -> Sketch:
     from ..sketches.sketch import Sketch
 
     epsilon = as_epsilon(request.epsilon)
-    person: dict[str, Any] = {"max_contributions": request.max_contributions, "pan_private": request.pan_private}
+    labels = {**request.labels, "column": [inert(column)[:LONGEST_NAME] for column in columns]}
+    person: dict[str, Any] = {
+        "max_contributions": request.max_contributions, "pan_private": request.pan_private, "labels": labels,
+    }  # fmt: skip
     if request.domain is None:
         return Sketch.hashed(
             as_cells(request.cells or CELLS), epsilon=epsilon, levels=request.levels, hash_seed=request.hash_seed,
