@@ -73,8 +73,8 @@ def run(folder: str, say: Say) -> dict[str, Any]:
         held = {epsilon: direct(data.select(ITEM), epsilon=epsilon) for epsilon in (SITE_EPSILON, *EPSILONS)}
     whole = held.pop(SITE_EPSILON)
     say(
-        f"\n[bold]One holder of all rows[/bold], trusted with them, can put the noise on the profile itself. At the same"
-        f" ε = {SITE_EPSILON},\nbeside what the three sites told without trusting anybody, and at a twentieth of it:\n"
+        f"\n[bold]One holder of all rows[/bold], trusted with them, can put the noise on the profile itself. At the "
+        f"same ε = {SITE_EPSILON},\nbeside what the three sites told without trusting anybody, and at a twentieth of it:\n"
     )
     say(_both_table(truth, merged, whole, held))
     page = out / "report.html"
