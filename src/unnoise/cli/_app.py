@@ -86,7 +86,7 @@ def main() -> None:
         result: Any = app(standalone_mode=False)
         sys.stdout.flush()
     except UnnoiseError as error:
-        _leave(str(error))
+        _leave("; ".join([str(error), *getattr(error, "__notes__", [])]))
     except ShownError as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # the help is printed already
             raise SystemExit(2) from None
