@@ -74,7 +74,7 @@ def run(folder: str, say: Say) -> dict[str, Any]:
     whole = held.pop(SITE_EPSILON)
     say(
         f"\n[bold]One holder of all rows[/bold], trusted with them, can put the noise on the profile itself. At the "
-        f"same ε = {SITE_EPSILON},\nbeside what the three sites told without trusting anybody, and at a twentieth of it:\n"
+        f"same ε = {SITE_EPSILON},\nbeside what the three sites told without trusting anybody; and at ε = 0.1:\n"
     )
     say(_both_table(truth, merged, whole, held))
     page = out / "report.html"
