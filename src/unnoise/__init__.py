@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from . import protocols as protocols
     from . import spark as spark
     from ._sampler import discrete_laplace as discrete_laplace
+    from .answers.advise import advise as advise
     from .answers.consistent import SiteTable as SiteTable
     from .answers.direct import DirectProfile as DirectProfile
     from .answers.estimate import Estimate as Estimate
@@ -81,6 +82,7 @@ _HOMES = {
     "Sketch": "sketches.sketch",
     "UnnoiseError": "errors",
     "UnnoiseWarning": "errors",
+    "advise": "answers.advise",
     "direct": "api",
     "load": "api",
     "discrete_laplace": "_sampler",

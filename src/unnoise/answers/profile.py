@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Floats, Int64
-from ..checks import check_share
+from ..checks import check_choice, check_share
 from ..errors import InputError
 from ..estimators._fit import Fit, Notice
 from ..estimators.linear import Function
@@ -30,10 +30,13 @@ from ..noisy import NoisyProfile
 from . import render as _render
 from .bands import NO_END, Bands, Limits
 from .check import claim_warnings
-from .estimate import Estimate
+from .estimate import KINDS, Estimate
 from .sums import check_growth, entropy_limits, sum_limits, xlogx
 
-__all__ = ["Answers", "Profile", "Row", "Table"]
+if TYPE_CHECKING:
+    from .together import Band
+
+__all__ = ["Answers", "Profile", "Row", "Table", "identity"]
 
 
 DENSE_LIMIT = 10**8
@@ -215,7 +218,7 @@ class Profile:
 
     def _bands(self, lo: Int64, hi: Int64, level: float) -> Limits:
         """Estimate the number of items with count in lo..hi (``NO_END``: without end), interval included."""
-        limits = self._band_estimator.limits(lo, hi, level)
+        limits = self._band_estimator.consistent(lo, hi, level)
         if self.max_count is None:
             return limits
         beyond = lo > self.max_count
@@ -254,15 +257,54 @@ class Profile:
     def _band(self, lo: int, hi: int, level: float, unit: float) -> Estimate:
         answer = self._answers(np.array([lo]), np.array([hi]), level, unit)
         value, stderr, low, high = (float(column[0]) for column in answer)
-        return Estimate(value, stderr, low, high, level, lambda other: self._band(lo, hi, other, unit))
+        return Estimate(value, stderr, low, high, level, lambda other: self._band(lo, hi, other, unit), self.kind)
 
     def __getitem__(self, t: int) -> Estimate:
         t = int(_as_counts(t)[0])
         return self._band(t, t, 0.95, self.items)
 
-    def interval(self, t: int, level: float = 0.95) -> tuple[float, float]:
-        """Return the ends of the interval for f[t]."""
-        return self[t].at(level).interval
+    def interval(self, t: int, level: float = 0.95, kind: str | None = None) -> tuple[float, float]:
+        """Return the ends of the interval for f[t], of the profile's own kind or of another."""
+        return self.with_intervals(kind or self.kind)[t].at(level).interval
+
+    def band(
+        self, counts: Any = None, level: float = 0.95, kind: str | None = None, *, at_least: bool = False
+    ) -> Band:
+        """Return intervals for many counts that hold all together in ``level`` of the releases.
+
+        Of the items with count exactly t, or at least t, for every t in ``counts`` (0, 1, … if left out); see
+        :mod:`unnoise.answers.together`.
+        """
+        from .together import FEWEST_COUNTS, MOST_COUNTS, simultaneous_band
+
+        last = min(max(int(self.support[-1]), FEWEST_COUNTS), MOST_COUNTS - 1)
+        t = np.arange(last + 1) if counts is None else np.unique(_as_counts(counts))
+        profile = self.with_intervals(kind or self.kind)
+        return simultaneous_band(profile, t, check_share("level", level), at_least=at_least)
+
+    @property
+    def kind(self) -> str:
+        """Where the intervals come from: "robust" or "model"."""
+        return "robust"
+
+    def with_intervals(self, kind: str) -> Profile:
+        """Return the same profile with intervals of this kind: "robust" assumes nothing, "model" that it is smooth."""
+        check_choice("kind", kind, KINDS)
+        return self if kind == self.kind else self._with_intervals(kind)
+
+    def _with_intervals(self, kind: str) -> Profile:
+        """The profile with the other kind of intervals, where there is one."""
+        from .modelled import ModelledProfile
+
+        other = {"robust": Profile, "model": ModelledProfile}
+        if type(self) not in other.values():
+            raise InputError(f"kind must be {self.kind!r} for a {self.noisy.layout.kind} release, got {kind!r}")
+        given = {f.name: getattr(self, f.name) for f in fields(self)}
+        return other[kind](**given)
+
+    def _correlation(self, lo: Int64, hi: Int64) -> Floats:
+        """Correlations of the errors of several bands."""
+        return self._band_estimator.correlation(lo, hi)
 
     # ---------------------------------------------------------------- statistics
 
@@ -283,7 +325,7 @@ class Profile:
     @property
     def total(self) -> Estimate:
         """Σ h, the number of occurrences."""
-        return self._statistic(lambda t: t, 0.95, floor=0.0)
+        return self._statistic(identity, 0.95, floor=0.0)
 
     def moment(self, q: float) -> Estimate:
         """Σ h^q; q = 0 counts the items that occur."""
@@ -337,7 +379,7 @@ class Profile:
         low, high = self._quantile_limits(q, level)
         low, high = min(low, value), max(high, value)
         stderr = (high - low) / (2 * float(ndtri((1 + level) / 2)))
-        return Estimate(value, stderr, low, high, level, lambda other: self._quantile(q, other))
+        return Estimate(value, stderr, low, high, level, lambda other: self._quantile(q, other), self.kind)
 
     def _quantile_limits(self, q: float, level: float) -> tuple[float, float]:
         """Invert the band of the cumulative curve: first near occupied values, then at every count in question."""
@@ -444,6 +486,11 @@ class Profile:
         import pandas
 
         return pandas.DataFrame(self.columns(level))
+
+
+def identity(t: Any) -> Floats:
+    """The count itself, as a float: Σ h is ``total``."""
+    return np.asarray(t, dtype=float)
 
 
 def _as_counts(t: Any) -> Int64:

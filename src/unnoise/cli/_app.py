@@ -28,7 +28,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 ORDER = (
     "demo", "profile", "sketch", "merge", "inspect", "estimate", "report", "union", "overlap", "table", "ledger",
-    "plan", "compare", "serve", "send", "collect", "task", "token", "backup", "restore", "share", "combine",
+    "advise", "plan", "compare", "serve", "send", "collect", "task", "token", "backup", "restore", "share", "combine",
 )  # fmt: skip
 
 
@@ -103,14 +103,14 @@ def run() -> NoReturn:
 
 def main() -> None:
     """Run the command line; every error is one line."""
-    from . import answer, collector, experiments, files, ledger, make, sites  # noqa: F401  (registers the commands)
+    from . import advise, answer, collector, experiments, files, ledger, make, sites  # noqa: F401  (registers the commands)
 
     _plain_warnings()
     try:
         result: Any = app(standalone_mode=False)
         sys.stdout.flush()
     except UnnoiseError as error:
-        _leave(in_options(str(error)))
+        _leave(in_options("; ".join([str(error), *getattr(error, "__notes__", [])])))
     except ShownError as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # the help is printed already
             raise SystemExit(2) from None
