@@ -5,6 +5,9 @@ Statistical tests pass a right sampler with probability 1 − 1e-9 each and reje
 
 from __future__ import annotations
 
+import threading
+import time
+from contextlib import nullcontext
 from fractions import Fraction
 
 import numpy as np
@@ -14,7 +17,7 @@ from hypothesis import strategies as st
 
 from oracles_noise import floor_scaled, laplace_cdf, negative_binomial_cdf
 from statistics_tools import chi_square
-from unnoise import DiscreteLaplace, InputError, discrete_laplace
+from unnoise import DiscreteLaplace, InputError, _thresholds, discrete_laplace
 from unnoise._sampler import BASE, UNDECIDED, Keystream, Table, fill, geometric, open_stream
 from unnoise._thresholds import (
     Geometric,
@@ -267,3 +270,29 @@ def test_base_is_a_power_of_two_and_geometric_closed_form_holds() -> None:
     low, high = Geometric(Fraction(1)).bounds(3, 100)
     assert low <= (1 - np.exp(-4.0)) * 2**100 * (1 + 1e-12)
     assert high >= (1 - np.exp(-4.0)) * 2**100 * (1 - 1e-12)
+
+
+# ── threads ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_running_sums_of_one_law_serve_many_threads(locked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads extend the same sums; without the lock the slower one puts back an old term (the control)."""
+    law, alone = (NegativeBinomial(Fraction(1, 2), Fraction(1, 3)) for _ in range(2))
+    expected = [alone.bounds(k, 128) for k in range(60)]
+    if not locked:
+        law._lock = nullcontext()
+    law.bounds(0, 128)
+    pauses, real = iter([0.05, 0.5]), _thresholds.exp_bounds
+
+    def slow(epsilon: Fraction, bits: int) -> tuple[int, int]:
+        time.sleep(next(pauses, 0))
+        return real(epsilon, bits)
+
+    monkeypatch.setattr(_thresholds, "exp_bounds", slow)
+    threads = [threading.Thread(target=law.bounds, args=(20, 128)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert ([law.bounds(k, 128) for k in range(60)] == expected) == locked
