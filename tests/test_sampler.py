@@ -5,9 +5,9 @@ Statistical tests pass a right sampler with probability 1 − 1e-9 each and reje
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import threading
-import time
-from contextlib import nullcontext
 from fractions import Fraction
 
 import numpy as np
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from oracles_noise import floor_scaled, laplace_cdf, negative_binomial_cdf
 from statistics_tools import chi_square
-from unnoise import DiscreteLaplace, InputError, _thresholds, discrete_laplace
+from unnoise import DiscreteLaplace, InputError, discrete_laplace
 from unnoise._sampler import BASE, UNDECIDED, Keystream, Table, fill, geometric, open_stream
 from unnoise._thresholds import (
     Geometric,
@@ -272,27 +272,33 @@ def test_base_is_a_power_of_two_and_geometric_closed_form_holds() -> None:
     assert high >= (1 - np.exp(-4.0)) * 2**100 * (1 - 1e-12)
 
 
-# ── threads ───────────────────────────────────────────────────────────────────────────────────────────────────
+def thresholds_in_threads(law: NegativeBinomial) -> bool:
+    """Tell whether eight threads that extend one table of running sums at once find what one finds alone."""
+    alone = [NegativeBinomial(law.epsilon, law.power).bounds(k, 64) for k in range(400)]
+    found: list[list[tuple[int, int]]] = []
+    start = threading.Barrier(8)
 
+    def extend() -> None:
+        start.wait()
+        found.append([law.bounds(k, 64) for k in range(0, 400, 40)] + [law.bounds(k, 64) for k in range(400)])
 
-@pytest.mark.parametrize("locked", [True, False])
-def test_running_sums_of_one_law_serve_many_threads(locked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two threads extend the same sums; without the lock the slower one puts back an old term (the control)."""
-    law, alone = (NegativeBinomial(Fraction(1, 2), Fraction(1, 3)) for _ in range(2))
-    expected = [alone.bounds(k, 128) for k in range(60)]
-    if not locked:
-        law._lock = nullcontext()
-    law.bounds(0, 128)
-    pauses, real = iter([0.05, 0.5]), _thresholds.exp_bounds
-
-    def slow(epsilon: Fraction, bits: int) -> tuple[int, int]:
-        time.sleep(next(pauses, 0))
-        return real(epsilon, bits)
-
-    monkeypatch.setattr(_thresholds, "exp_bounds", slow)
-    threads = [threading.Thread(target=law.bounds, args=(20, 128)) for _ in range(2)]
+    threads = [threading.Thread(target=extend) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert ([law.bounds(k, 128) for k in range(60)] == expected) == locked
+    expected = [alone[k] for k in range(0, 400, 40)] + alone
+    return len(found) == 8 and all(one == expected for one in found)
+
+
+def test_one_table_serves_many_threads() -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        assert all(thresholds_in_threads(NegativeBinomial(Fraction(1, 50), Fraction(1, 3))) for _ in range(10))
+        unguarded = [NegativeBinomial(Fraction(1, 50), Fraction(1, 3)) for _ in range(20)]
+        for law in unguarded:
+            law._lock = contextlib.nullcontext()  # type: ignore[assignment]
+        assert not all(thresholds_in_threads(law) for law in unguarded), "the control: without its lock it goes wrong"
+    finally:
+        sys.setswitchinterval(interval)

@@ -278,7 +278,9 @@ begin_epoch() first, which draws fresh noise
     @property
     def guarantee(self) -> str:
         """What is promised about whatever leaves this sketch, in plain words."""
-        text = guarantee(self._noise, self._layout, self._account, len(self._identities))
+        text = guarantee(
+            self._noise, self._layout, self._account, len(self._identities), len(self._labels.report_ids)
+        )
         return text if self._label is None else f"NO GUARANTEE: the noise is {self._label}. {text}"
 
     def __repr__(self) -> str:
