@@ -31,7 +31,7 @@ KINDS = ("hashed", "hashed", "levels", "known", "sampled")
 FARTHEST = 5.0
 """Widths of its interval by which an answer may miss the truth."""
 
-SLACK = 1e-6
+SLACK = 1e-5
 """Relative rounding that a comparison of two answers may show."""
 
 

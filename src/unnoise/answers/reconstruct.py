@@ -11,10 +11,13 @@ input.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
+
 from ..curve import NoisyCurve
-from ..errors import InputError
+from ..errors import ConvergenceError, InputError
 from ..estimators._input import check_max_count, check_noise
 from ..estimators.methods import METHODS, check_method, estimate_law
 from ..noise import DiscreteLaplace, Exact, exact_positive
@@ -29,6 +32,7 @@ def reconstruct(
     noisy: NoisyProfile | NoisyCounts | NoisyCurve | Any,
     *,
     epsilon: Exact | None = None,
+    power: Exact | None = None,
     noise: DiscreteLaplace | None = None,
     method: str = "auto",
     max_count: int | None = None,
@@ -44,6 +48,8 @@ def reconstruct(
         domain.
     epsilon : number or str, optional
         ε of the discrete Laplace noise; required for plain integers, otherwise it must agree with ``noisy``.
+    power : number or str, optional
+        How many such noises were added up in each count; 1 unless given.
     noise : DiscreteLaplace, optional
         The whole law, in place of ``epsilon``: for merged noise.
     method : str
@@ -70,14 +76,32 @@ def reconstruct(
     bound = check_max_count(max_count)
     if isinstance(noisy, NoisyCurve):
         return _from_curve(noisy, method, bound, clipped)
-    profile = _as_noisy_profile(noisy, epsilon, noise)
+    profile = _as_noisy_profile(noisy, epsilon, power, noise)
     check_noise(profile.noise)
     given, notes = _judge(profile, method, bound, clipped)
     if profile.layout.kind == "hashed":
         from .items import item_profile
 
         return item_profile(given, method=method, norm=norm, max_count=bound, diagnostics=notes)
-    return Profile.from_fit(estimate_law(given, method, norm, bound), profile, max_count=bound, diagnostics=notes)
+    fit = estimate_law(given, method, norm, bound)
+    return _with_intervals(Profile.from_fit(fit, profile, max_count=bound, diagnostics=notes))
+
+
+def _with_intervals(profile: Profile) -> Profile:
+    """Take the intervals of the model where robust ones would be vacuous, as after many merges.
+
+    Undoing the noise multiplies what the cells show by up to φ(π)^(−ρ): where that is more than there are cells, an
+    unbiased estimate says nothing. It depends on public parameters only.
+    """
+    noise, around = profile.noisy.noise, np.linspace(0, np.pi, 257)
+    amplified = -float(np.log(noise.characteristic(around).clip(1e-300)).min())
+    if amplified < math.log(profile.cells):
+        return profile
+    try:
+        other = profile.with_intervals("model")
+        return other if math.isfinite(other.distinct.high) else profile
+    except ConvergenceError:
+        return profile
 
 
 def _from_curve(curve: NoisyCurve, method: str, bound: int | None, clipped: bool) -> Profile:
@@ -141,19 +165,21 @@ def _refuse(cliff: Cliff, noisy: NoisyProfile, method: str) -> None:
     )
 
 
-def _as_noisy_profile(noisy: Any, epsilon: Exact | None, noise: DiscreteLaplace | None) -> NoisyProfile:
+def _as_noisy_profile(
+    noisy: Any, epsilon: Exact | None, power: Exact | None, noise: DiscreteLaplace | None
+) -> NoisyProfile:
     """Bring the input into one form and settle the law of its noise."""
     if noise is not None and not isinstance(noise, DiscreteLaplace):
         raise InputError(f"noise must be a DiscreteLaplace, got {type(noise).__name__}")
-    if noise is not None and epsilon is not None and exact_positive("epsilon", epsilon) != noise.epsilon:
-        raise InputError(f"epsilon and noise must agree, got epsilon={epsilon} and {noise}")
     if isinstance(noisy, NoisyCounts):
         noisy = noisy.profile()
+    known = noisy.noise if isinstance(noisy, NoisyProfile) else noise
+    for name, given in (("epsilon", epsilon), ("power", power)):
+        if known is not None and given is not None and exact_positive(name, given) != getattr(known, name):
+            raise InputError(f"{name} must agree with {known}, got {name}={given}")
     if isinstance(noisy, NoisyProfile):
-        if epsilon is not None and exact_positive("epsilon", epsilon) != noisy.noise.epsilon:
-            raise InputError(f"epsilon must agree with the noisy profile's {noisy.noise}, got epsilon={epsilon}")
         if noise is not None and noise != noisy.noise:
             raise InputError(f"noise must agree with the noisy profile's {noisy.noise}, got {noise}")
         return noisy
-    law = noise or DiscreteLaplace(exact_positive("epsilon", epsilon))
+    law = noise or DiscreteLaplace(exact_positive("epsilon", epsilon), 1 if power is None else power)
     return NoisyProfile.from_counts(noisy, epsilon=law.epsilon, power=law.power)
