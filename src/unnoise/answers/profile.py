@@ -97,6 +97,33 @@ class Table:
     def _repr_html_(self) -> str:
         return _render.table_html(self)
 
+    def columns(self) -> dict[str, list[Any]]:
+        """Return the rows as columns: numbers of items, shares in columns that say so, and how many reach the range."""
+        found: dict[str, list[Any]] = {"first": [r.first for r in self.rows], "last": [r.last for r in self.rows]}
+        for name in ("items", "share", "at_least"):
+            answers = [getattr(row, name) for row in self.rows]
+            found |= {name: [e.value for e in answers], f"{name}_low": [e.low for e in answers],
+                      f"{name}_high": [e.high for e in answers]}  # fmt: skip
+        return found
+
+    def to_arrow(self) -> Any:
+        """Return the columns as a pyarrow Table."""
+        import pyarrow
+
+        return pyarrow.table(self.columns())
+
+    def to_polars(self) -> Any:
+        """Return the columns as a polars DataFrame."""
+        import polars
+
+        return polars.DataFrame(self.columns())
+
+    def to_pandas(self) -> Any:
+        """Return the columns as a pandas DataFrame."""
+        import pandas
+
+        return pandas.DataFrame(self.columns())
+
     def to_dict(self) -> list[dict[str, Any]]:
         """Return the rows as plain dicts."""
         return [
@@ -431,12 +458,16 @@ class Profile:
         return json.dumps(self.to_dict(level), indent=indent, ensure_ascii=False)
 
     def columns(self, level: float = 0.95) -> dict[str, NDArray[Any]]:
-        """Return count, items, fraction, low, high and stderr over the support, as arrays."""
-        answers = self.entries(self.support, level)
+        """Return each count of the support with its number of items, and the same as shares of all items.
+
+        ``items``, ``low``, ``high`` and ``stderr`` are numbers of items; ``share``, ``share_low`` and ``share_high``
+        are shares.
+        """
+        share, unit = self.entries(self.support, level), float(self.items)
         return {
-            "count": self.support, "items": self.mass * self.items, "fraction": answers.value,
-            "low": answers.low, "high": answers.high, "stderr": answers.stderr,
-        }
+            "count": self.support, "items": share.value * unit, "low": share.low * unit, "high": share.high * unit,
+            "stderr": share.stderr * unit, "share": share.value, "share_low": share.low, "share_high": share.high,
+        }  # fmt: skip
 
     def to_arrow(self, level: float = 0.95) -> Any:
         """Return the columns as a pyarrow Table."""
