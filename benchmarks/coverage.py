@@ -282,8 +282,8 @@ def report_kinds(options):
             "median", "quantile(0.9)", "band of 1..20", "refused"]
     text = (
         f"## Coverage by kind of interval\n\n{machine('numpy', 'scipy')}; method `auto`, ε = 1, {repetitions} releases "
-        f"of each, data and noise drawn anew, {time.perf_counter() - started:.0f} s. Percent; at {repetitions} releases "
-        f"a true 95 % scatters by ± {100 * 2 * (0.95 * 0.05 / repetitions) ** 0.5:.0f}.\n\n{table(rows, told)}\n"
+        f"of each, data and noise drawn anew, {time.perf_counter() - started:.0f} s. Percent; a true 95 % scatters "
+        f"by ± {100 * 2 * (0.95 * 0.05 / repetitions) ** 0.5:.0f}.\n\n{table(rows, told)}\n"
     )
     print(text)
     if options.write:
