@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .answers.profile import Profile as Profile
     from .answers.reconstruct import reconstruct as reconstruct
     from .answers.report import report as report
+    from .answers.unseen import unseen as unseen
     from .api import direct as direct
     from .api import profile as profile
     from .curve import NoisyCurve as NoisyCurve
@@ -82,9 +83,9 @@ _HOMES = {
     "UnnoiseError": "errors",
     "UnnoiseWarning": "errors",
     "advise": "answers.advise",
+    "consistent_table": "sites",
     "direct": "api",
     "discrete_laplace": "_sampler",
-    "consistent_table": "sites",
     "noise_shares": "sketches.sketch",
     "overlap": "sites",
     "plan": "answers.plan",
@@ -94,6 +95,7 @@ _HOMES = {
     "retention": "sites",
     "union": "sites",
     "unique_reach": "sites",
+    "unseen": "answers.unseen",
 }
 
 __all__ = sorted([*_HOMES, *_MODULES])
