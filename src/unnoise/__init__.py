@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from .answers.items import ItemProfile as ItemProfile
     from .answers.plan import plan as plan
     from .answers.profile import Profile as Profile
-    from .answers.reconstruct import reconstruct as reconstruct
     from .answers.report import report as report
     from .answers.unseen import unseen as unseen
     from .api import direct as direct
+    from .api import load as load
     from .api import profile as profile
+    from .api import reconstruct as reconstruct
     from .curve import NoisyCurve as NoisyCurve
     from .errors import ClaimWarning as ClaimWarning
     from .errors import ConvergenceError as ConvergenceError
@@ -85,12 +86,13 @@ _HOMES = {
     "advise": "answers.advise",
     "consistent_table": "sites",
     "direct": "api",
+    "load": "api",
     "discrete_laplace": "_sampler",
     "noise_shares": "sketches.sketch",
     "overlap": "sites",
     "plan": "answers.plan",
     "profile": "api",
-    "reconstruct": "answers.reconstruct",
+    "reconstruct": "api",
     "report": "answers.report",
     "retention": "sites",
     "union": "sites",
