@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..arrays import Floats, Int64
 from ..checks import check_integer
@@ -59,7 +58,7 @@ def min_wise_sample(counts: Any, size: int, rng: np.random.Generator) -> Sampled
 def adaptive_sample(counts: Any, size: int, rng: np.random.Generator) -> SampledProfile:
     """The ``size`` items of least hash with their counts; D by the hash of the last (Bar-Yossef et al. 2002)."""
     occurring = _occurring(counts, size)
-    hashes: NDArray[np.float64] = rng.random(occurring.size)
+    hashes: Floats = rng.random(occurring.size)
     if occurring.size <= size:
         return SampledProfile(occurring, float(occurring.size))
     kept = np.argpartition(hashes, size - 1)[:size]
