@@ -17,7 +17,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 # One thread per process: the tests run two processes, and small matrices gain nothing from more.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo demo-sites test quick lint audit bench clean
+.PHONY: demo demo-sites node test quick lint docs audit bench clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/unnoise demo
@@ -25,7 +25,7 @@ demo: $(VENV)/.demo
 demo-sites: $(VENV)/.serve
 	@$(BIN)/python scripts/demo_sites.py
 
-test: $(VENV)/.test $(VENV)/.debian lint
+test: $(VENV)/.test $(VENV)/.debian $(VENV)/.node lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q
 
 # Under a minute: the linters and the tests that need no server, browser, Spark or long sampling.
@@ -66,6 +66,12 @@ $(VENV)/.test: $(VENV)/bin/python pyproject.toml constraints.txt
 
 $(VENV)/.debian: $(VENV)/bin/python scripts/install_debian.sh
 	@sh scripts/install_debian.sh
+	@touch $@
+
+# The second reader of sketch files (tests/node) opens them with apache-arrow; without Node its tests are left out.
+node: $(VENV)/.node
+$(VENV)/.node: $(VENV)/bin/python
+	@if command -v npm >/dev/null; then npm install --silent -g --prefix $(VENV) apache-arrow@21.2.0 || true; fi
 	@touch $@
 
 clean:

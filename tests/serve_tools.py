@@ -38,10 +38,12 @@ class Server:
         self.address = f"http://127.0.0.1:{self.port}"
         self.process: subprocess.Popen[bytes] | None = None
 
+    def command(self) -> list[str]:
+        return ["-m", "unnoise", "serve", "--data", str(self.folder), "--port", str(self.port)]
+
     def start(self) -> None:
-        command = ["-m", "unnoise", "serve", "--data", str(self.folder), "--port", str(self.port)]
         with open(self.folder.with_suffix(".log"), "ab") as log:
-            self.process = subprocess.Popen([sys.executable, *command, *self.options], stdout=log, stderr=log)
+            self.process = subprocess.Popen([sys.executable, *self.command(), *self.options], stdout=log, stderr=log)
         end = time.monotonic() + 60
         while time.monotonic() < end:
             with contextlib.suppress(httpx.TransportError):

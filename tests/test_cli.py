@@ -309,7 +309,7 @@ BAD = {
     "not a sketch": (["inspect", "{csv}"], "is not a valid sketch file"),
     "no sketch": (["inspect", "nothing.sketch"], "no such file"),
     "sketch options": (["profile", "{csv}", "-c", "url", "-e", "1", "--max-contributions", "0"], "contributions"),
-    "nowhere to write": (["sketch", "{csv}", "-c", "url", "-e", "1", "-o", "/no/such/x"], "directory that exists"),
+    "nowhere to write": (["sketch", "{csv}", "-c", "url", "-e", "1", "-o", "/no/such/x"], "no folder /no/such"),
     "folder": (["estimate", "{folder}"], "is a folder without groups.json"),
 }  # fmt: skip
 

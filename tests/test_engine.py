@@ -100,9 +100,11 @@ def test_pull_is_the_gradient_and_information_its_expectation(power, collide):
 def test_rows_are_fine_where_cells_crowd():
     noise = DiscreteLaplace(1)
     values, tally = np.arange(2000), np.ones(2000, dtype=np.int64)
-    smooth = rows_of(values, tally, noise, 1999)
+    smooth, none = rows_of(values, tally, noise, 1999)
+    assert none == {}
     tally[1000] = 500
-    crowded = rows_of(values, tally, noise, 1999)
+    crowded, crowds = rows_of(values, tally, noise, 1999)
+    assert list(crowds) == [1000]
     assert crowded.size > smooth.size
     assert {999, 1000} <= set(crowded.tolist())
     assert smooth[-1] == crowded[-1] == 1999
@@ -113,7 +115,7 @@ def test_the_mode_is_stationary_and_its_evidence_that_of_laplace():
     rng = np.random.default_rng(3)
     counts, numbers = np.arange(1, 13), np.array([400, 200, 120, 80, 50, 40, 30, 20, 15, 12, 10, 8])
     noisy = sketch(counts, numbers, hashed(1024), DiscreteLaplace(1, 2), rng)
-    ends = rows_of(noisy.values, noisy.tally, noisy.noise, int(noisy.values[-1]))
+    ends, _ = rows_of(noisy.values, noisy.tally, noisy.noise, int(noisy.values[-1]))
     channel = FourierChannel(
         Blocks.covering(np.arange(1, 14)), (Part.of(noisy.values, noisy.tally, ends, 1.0),), noisy.noise, collide=True
     )
@@ -155,7 +157,7 @@ def test_a_trap_is_not_certified():
     """A profile that explains 3,000 items of count 1,000 by a wide block is caught by its strain; the truth is not."""
     rng = np.random.default_rng(5)
     noisy = sketch(np.array([1000]), np.array([3000]), hashed(2**14), DiscreteLaplace(1), rng)
-    ends = rows_of(noisy.values, noisy.tally, noisy.noise, 2100)
+    ends, _ = rows_of(noisy.values, noisy.tally, noisy.noise, 2100)
     part = Part.of(noisy.values, noisy.tally, ends, 1.0)
     blocks = Blocks.covering(counts_in_blocks(1, 2100, 64, 12))
     channel = FourierChannel(blocks, (part,), noisy.noise, collide=True)
@@ -221,7 +223,7 @@ def test_models_are_averaged_and_named():
 def test_explore_returns_certified_models_and_a_posterior():
     noisy = merged(np.array([1, 2, 3]), np.array([900, 300, 100]), 2, 1, cells=2**12)
     last = int(noisy.values[-1])
-    part = Part.of(noisy.values, noisy.tally, rows_of(noisy.values, noisy.tally, noisy.noise, last), 1.0)
+    part = Part.of(noisy.values, noisy.tally, rows_of(noisy.values, noisy.tally, noisy.noise, last)[0], 1.0)
     channel = FourierChannel(Blocks.covering(np.arange(1, last + 1)), (part,), noisy.noise, collide=True)
     search = explore(channel, np.full(last - 1, 2.0), 3.0, Blocks.covering(np.arange(1, last + 1)))
     assert isinstance(search, Search)

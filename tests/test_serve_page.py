@@ -77,6 +77,9 @@ def test_the_page_answers_and_follows_the_sites(browser, server):
     assert "1 missing" in labels[1], "the gap of a site is shown"
     assert len(browser.find_elements("css selector", "#frequency tbody tr")) == 5
     assert browser.find_element("tag name", "h1").text == TASK["title"], "text stays text"
+    cells = WebDriverWait(browser, 60).until(lambda b: b.find_elements("css selector", "#overlap tbody td[title]"))
+    assert len(cells) == 9, "every two of three sites"
+    assert re.fullmatch(r"[\d,]+|\?", cells[1].text)
     box = browser.find_element("css selector", "#sites input[value=oslo]")
     box.send_keys(Keys.SPACE)  # by the keyboard
     WebDriverWait(browser, 60).until(lambda b: b.find_element("id", "headline").text != everyone)
@@ -115,4 +118,7 @@ def test_it_fits_every_screen(browser, server, width, scheme):
         "e => !(e.labels?.length || e.textContent.trim() || e.getAttribute('aria-labelledby'))).length"
     )
     assert unnamed == 0, "everything has a name for screen readers"
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    WebDriverWait(browser, 60).until(lambda b: b.find_elements("css selector", "#overlap tbody td[title]"))
     keep(browser, f"collector-{width}-{scheme}")

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from . import baselines as baselines
     from . import bounds as bounds
     from . import protocols as protocols
     from . import spark as spark
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_MODULES = ("bounds", "protocols", "spark")
+_MODULES = ("baselines", "bounds", "protocols", "spark")
 _HOMES = {
     "ClaimWarning": "errors",
     "ConvergenceError": "errors",

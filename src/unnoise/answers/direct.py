@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from ..arrays import Floats, Int64
 from ..curve import TOP, NoisyCurve
 from ..errors import InputError
+from ..estimators._fit import Notice
 from ..estimators.falling import falling, largest_count, spread, upper_quantile
 from ..estimators.linear import Function
 from .bands import NO_END, Limits
@@ -41,6 +42,15 @@ SURER = 0.05
 
 LEAST = 0.5
 """Fewer items than this are none."""
+
+UNBOUNDED = (
+    Notice(
+        "unbounded",
+        "one person may hold any number of occurrences, so sums over them (total, moments, entropy) cannot be both "
+        "private and accurate: max_contributions bounds them",
+    ),
+)
+"""Said where noise goes on f and nothing bounds a count."""
 
 PROBES = 9
 """Points at which a function is compared with its chord over a block."""
@@ -188,12 +198,9 @@ def direct_profile(curve: NoisyCurve) -> DirectProfile:
     notes: dict[str, Any] = {
         "intervals": "finite-sample, from the noise alone", "released": curve.released, "numbers": curve.cells,
     }
-    if curve.released == "exactly" and curve.max_contributions is None:
-        notes["warnings"] = [
-            "one person may hold any number of occurrences, so sums over them (total, moments, entropy) cannot be "
-            "both private and accurate: max_contributions bounds them"
-        ]
-    return DirectProfile(support, items / items.sum(), "falling", curve, notes, None, number)
+    unbounded = curve.released == "exactly" and curve.max_contributions is None
+    mass = items / items.sum()
+    return DirectProfile(support, mass, "falling", curve, notes, None, number, notices=UNBOUNDED if unbounded else ())
 
 
 def _identity(t: NDArray[Any]) -> Floats:

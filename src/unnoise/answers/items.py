@@ -161,10 +161,18 @@ class ItemProfile(Profile):
         lo, hi = np.maximum(lo, 1), np.asarray(hi)
         estimate = self._band_values(lo, hi)
         stderr = np.sqrt(self._band_variance(lo, hi))
-        low, high = positive_limits(estimate, stderr, level)
+        low, high = self._limits(estimate, lo, hi, stderr, level)
         low, high = self._within_curve(lo, hi, low, high, level)
         empty = (hi < lo) | (lo > (FAR if self.max_count is None else self.max_count))
         return Limits(*(np.where(empty, 0.0, column) for column in (estimate, stderr, low, high)))
+
+    def _limits(self, value: Floats, lo: Int64, hi: Int64, stderr: Floats, level: float) -> tuple[Floats, Floats]:
+        """Limits around the value, and around the posterior's mean, from which calibration may have moved it."""
+        mean = np.maximum(self._shares(lo, hi) @ self.law.posterior.mean, 0.0)
+        near = lo <= self.law.top
+        low, high = positive_limits(value, stderr, level)
+        other_low, other_high = positive_limits(np.where(near, mean, value), stderr, level)
+        return np.minimum(low, other_low), np.maximum(high, other_high)
 
     def _band_variance(self, lo: Int64, hi: Int64) -> Floats:
         """Variance of the number of items in each band: by the blocks up to the last row, by the tail above it."""
@@ -197,7 +205,7 @@ class ItemProfile(Profile):
         if level not in self._known_curves:
             k = np.arange(1, self.law.top + 1)
             value = self._band_values(k, np.full_like(k, NO_END))
-            low, high = positive_limits(value, np.sqrt(self._curve_variance), level)
+            low, high = self._limits(value, k, np.full_like(k, NO_END), np.sqrt(self._curve_variance), level)
             low = np.maximum.accumulate(low[::-1])[::-1]
             self._known_curves[level] = low, np.maximum(np.minimum.accumulate(high), value)
         return self._known_curves[level]
@@ -328,7 +336,8 @@ class ItemProfile(Profile):
         value = max(float(np.log(total) - weighted / total), 0.0)
         stderr = float(np.sqrt(max(self._sum_variance(change), 0.0)))
         margin = float(ndtri((1 + level) / 2)) * stderr
-        four = value, stderr, max(value - margin, 0.0), max(min(value + margin, most), value)
+        least = 0.0 if self.distinct.at(level).low <= 1 else value - margin
+        four = value, stderr, max(least, 0.0), max(min(value + margin, most), value)
         return self._estimate(four, level, self._entropy_estimate, self._data_share(self._block_means(change)[0]))
 
     # ---------------------------------------------------------------- shares of the items

@@ -29,6 +29,7 @@ from ..estimators.linear import Function
 from ..noisy import NoisyProfile
 from . import render as _render
 from .bands import NO_END, Bands, Limits
+from .check import claim_warnings
 from .estimate import Estimate
 from .sums import check_growth, entropy_limits, sum_limits, xlogx
 
@@ -359,6 +360,11 @@ class Profile:
     def shown(self, longest: int = 12) -> Int64:
         """Return the counts worth listing: the first ones, then ever wider apart, up to ``longest``."""
         return _render.chosen_counts(self, longest)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader of the answers must know: the notices of the estimator, and a claimed ε that looks wrong."""
+        return (*(notice.text for notice in self.notices), *claim_warnings(self.diagnostics.get("claim")))
 
     def __str__(self) -> str:
         return _render.profile_text(self)

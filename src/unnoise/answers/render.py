@@ -10,8 +10,8 @@ import numpy as np
 
 from ..arrays import Int64
 from ..text import inert_html
-from .estimate import Estimate, number
-from .questions import DISTINCT, ENTROPY, ITEM, TOTAL, Asked, Sheet, exactly
+from .estimate import Estimate
+from .questions import DISTINCT, ENTROPY, ITEM, TOTAL, Asked, Sheet, exactly, mark
 
 if TYPE_CHECKING:
     from .profile import Profile, Table
@@ -49,16 +49,6 @@ def _nice(x: float) -> int:
     return round(x / unit) * unit
 
 
-def span(estimate: Estimate) -> str:
-    """Write the interval of a number of items."""
-    return f"{number(round_to(estimate.low))} – {number(round_to(estimate.high))}"
-
-
-def round_to(x: float) -> float:
-    """Round a number of items to what is worth reading: whole above 10."""
-    return float(round(x)) if abs(x) >= 10 else float(f"{x:.3g}")
-
-
 def sensible(estimate: Estimate, *, whole: bool = True) -> tuple[str, str, str]:
     """Write value, low and high with as many digits as the interval deserves; ``whole`` for numbers of things.
 
@@ -68,32 +58,33 @@ def sensible(estimate: Estimate, *, whole: bool = True) -> tuple[str, str, str]:
     ('10.0281', '10.0242', '10.0321')
     >>> sensible(Estimate(2.0, 0.0, 2.0, 2.0))
     ('2', '2', '2')
+    >>> sensible(Estimate(0.15, 0.1, 0.02, 0.4))
+    ('0', '0', '1')
     """
     width = estimate.high - estimate.low
-    digits = 1 - math.floor(math.log10(width)) if width > 0 else 3
-    exact = all(x == round(x) for x in (estimate.value, estimate.low, estimate.high))
-    if whole and (exact or round(abs(estimate.value)) >= 10):
-        digits = min(digits, 0)
-    value, low, high = (_written(x, digits) for x in (estimate.value, estimate.low, estimate.high))
-    return value, low, high
+    digits = 1 - math.floor(math.log10(width)) if 0 < width < math.inf else 3
+    value, low, high = estimate.value, estimate.low, estimate.high
+    if whole and digits >= 0:
+        digits, low, high = 0, math.floor(low + 1e-9), math.ceil(high - 1e-9) if math.isfinite(high) else high
+    return _written(value, digits), _written(low, digits), _written(high, digits)
 
 
 def _written(x: float, digits: int) -> str:
     """Round to a number of decimals, negative for tens and hundreds."""
+    if not math.isfinite(x):
+        return "no limit" if x > 0 else str(x)
     rounded = round(x, digits) + 0.0
     return f"{rounded:,.{max(digits, 0)}f}" if digits <= 6 else f"{rounded:.3g}"
 
 
-def headline(profile: Profile) -> list[tuple[str, str, str]]:
-    """Return label, estimate and interval of the answers that head every rendering."""
-    rows = []
+def headline(profile: Profile) -> list[tuple[str, ...]]:
+    """Return label, estimate, interval and mark of the answers that head every rendering."""
+    rows: list[tuple[str, ...]] = []
     for question in HEAD:
         estimate = question.ask(profile)
-        if question.whole:
-            rows.append((question.labelled(ITEM).lower(), number(round_to(estimate.value)), span(estimate)))
-        else:
-            value, low, high = (f"{x:.3f}" for x in (estimate.value, *estimate.interval))
-            rows.append(("entropy (nats)", value, f"{low} – {high}"))
+        value, low, high = sensible(estimate, whole=question.whole)
+        label = question.labelled(ITEM).lower() + ("" if question.whole else " (nats)")
+        rows.append((label, value, f"{low} – {high}", mark(estimate)))
     return rows
 
 
@@ -109,8 +100,8 @@ def subtitle(profile: Profile) -> str:
 def _grid(rows: Sequence[Sequence[str]]) -> str:
     """Align columns to the right, with a rule under the first row."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths)) for row in rows]
-    lines.insert(1, "  ".join("─" * width for width in widths))
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+    lines.insert(1, "  ".join("─" * width for width in widths).rstrip())
     return "\n".join(lines)
 
 
@@ -128,10 +119,11 @@ def _entry_rows(profile: Profile) -> list[tuple[str, str, str]]:
     t = profile.shown()
     answers = profile.entries(t)
     unit = float(profile.items)
-    return [
-        (f"{int(c):,}", number(round_to(v * unit)), f"{number(round_to(lo * unit))} – {number(round_to(hi * unit))}")
-        for c, v, lo, hi in zip(t, answers.value, answers.low, answers.high)
-    ]
+    rows = []
+    for count, *parts in zip(t, answers.value, answers.low, answers.high):
+        value, low, high = sensible(Estimate(parts[0] * unit, 0.0, parts[1] * unit, parts[2] * unit))
+        rows.append((f"{int(count):,}", value, f"{low} – {high}"))
+    return rows
 
 
 def profile_text(profile: Profile) -> str:
@@ -139,9 +131,10 @@ def profile_text(profile: Profile) -> str:
     rows = [("count t", "items", "95 % interval"), *_entry_rows(profile)]
     return "\n".join([
         f"Profile ({subtitle(profile)})",
-        _grid([("answer", "estimate", "95 % interval"), *headline(profile)]),
+        _grid([("answer", "estimate", "95 % interval", ""), *headline(profile)]),
         "",
         _grid(rows),
+        *(f"! {note}" for note in profile.warnings),
     ])
 
 
@@ -149,8 +142,9 @@ def profile_html(profile: Profile) -> str:
     """Return the profile as an HTML fragment for notebooks."""
     return (
         f"<div><p><b>Profile</b> ({inert_html(subtitle(profile))})</p>"
-        + _html_table([("answer", "estimate", "95 % interval"), *headline(profile)])
+        + _html_table([("answer", "estimate", "95 % interval", ""), *headline(profile)])
         + _html_table([("count t", "items", "95 % interval"), *_entry_rows(profile)])
+        + "".join(f"<p>⚠ {inert_html(note)}</p>" for note in profile.warnings)
         + "</div>"
     )
 
@@ -163,12 +157,13 @@ def _html_table(rows: Sequence[Sequence[str]]) -> str:
 
 def _table_rows(table: Table) -> Sequence[tuple[str, ...]]:
     interval = f"{100 * table.level:g} % interval"
-    head = ("count", "items", interval, "share", "at least", interval)
-    return [head] + [
-        (r.label, number(round_to(r.items.value)), span(r.items), f"{100 * r.share.value:.2f} %",
-         number(round_to(r.at_least.value)), span(r.at_least))
-        for r in table.rows
-    ]
+    rows: list[tuple[str, ...]] = [("count", "items", interval, "share", "at least", interval, "")]
+    for row in table.rows:
+        (items, *ends), (reach, *limits) = sensible(row.items), sensible(row.at_least)
+        note = mark(row.items) or mark(row.at_least)
+        share = f"{100 * row.share.value:.2f} %"
+        rows.append((row.label, items, " – ".join(ends), share, reach, " – ".join(limits), note))
+    return rows
 
 
 def table_text(table: Table) -> str:
@@ -202,6 +197,8 @@ def sheet_dict(sheet: Sheet) -> dict[str, Any]:
         "answers": {key: answer.to_dict() for key, answer in sheet.answers.items()},
         "entries": columns,
         "entries_left_out": max(0, int(profile.support.size) - EXPORTED),
+        "notices": [{"code": notice.code, "text": notice.text} for notice in profile.notices],
+        "warnings": list(profile.warnings),
         "diagnostics": plain(dict(profile.diagnostics)),
     }
 

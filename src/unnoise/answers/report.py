@@ -33,7 +33,7 @@ from .report_tables import answers_table, numbers_table, parameters
 if TYPE_CHECKING:
     from .profile import Profile
 
-__all__ = ["report"]
+__all__ = ["page_style", "report", "report_page", "warnings_of"]
 
 
 READING = """
@@ -74,15 +74,25 @@ def report(
     asked : Asked, optional
         Thresholds, headline and noun, where they are not the usual ones.
     """
-    named = sheets(profiles, asked)
+    return report_page(sheets(profiles, asked), title=title, guarantee=guarantee, warnings=warnings, truth=truth)
+
+
+def report_page(
+    named: Mapping[str, Sheet],
+    *,
+    title: str,
+    guarantee: str = "",
+    warnings: Sequence[str] = (),
+    truth: Int64 | Mapping[str, Int64] | None = None,
+) -> str:
+    """Return the report of answers that are computed already; parameters as in :func:`report`."""
     truths = truth if isinstance(truth, Mapping) else ({} if truth is None else {"": truth})
     data = [_profile_data(name, sheet, truths.get(name)) for name, sheet in named.items()]
     first_name, first = next(iter(named.items()))
-    notes = [*warnings, *(note for name, sheet in named.items() for note in _notes(name, sheet.profile))]
+    notes = [*warnings, *warnings_of(named)]
     return Template(_file("report.html")).substitute(
         title=inert_html(title),
-        palette=_palette(),
-        style=_file("report.css"),
+        style=page_style(),
         script=_file("report.js"),
         version=inert_html(_version()),
         made=date.today().isoformat(),
@@ -106,6 +116,11 @@ def report(
 
 def _file(name: str) -> str:
     return resources.files("unnoise.answers").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def page_style() -> str:
+    """Return the style of every page: both palettes and the layout."""
+    return f"{_palette()}\n{_file('report.css')}"
 
 
 def _version() -> str:
@@ -214,17 +229,10 @@ def _assumed(profile: Profile) -> str:
     )
 
 
-def _notes(name: str, profile: Profile) -> list[str]:
-    """Collect what the estimator and the free check warn of."""
-    found = profile.diagnostics.get("warnings", ())
-    notes = [found] if isinstance(found, str) else [str(note) for note in found]
-    claim = profile.diagnostics.get("claim", {})
-    if claim.get("verdict") in ("wrong rate", "wrong law", "clamped"):
-        notes.append(
-            f"The noisy counts at or below 0 do not look like noise of ε = {claim['epsilon']:g} ({claim['verdict']}, "
-            f"p = {claim['p_value']:.1e}): check how they were made before trusting any number here."
-        )
-    return [f"{name}: {note}" if name else note for note in notes]
+def warnings_of(named: Mapping[str, Sheet]) -> list[str]:
+    """Return what the profiles warn of, each said once."""
+    said = ((name, note) for name, sheet in named.items() for note in sheet.profile.warnings)
+    return list(dict.fromkeys(f"{name}: {note}" if name else note for name, note in said))
 
 
 def _warning_box(notes: Sequence[str]) -> str:

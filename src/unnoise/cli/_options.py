@@ -14,10 +14,11 @@ from ..estimators.methods import METHODS
 from ..noise import exact_positive
 
 __all__ = [
-    "AsJson", "AsSketch", "By", "Cells", "Clipped", "Columns", "CountColumn", "Dataset", "Delimiter", "Domain",
-    "Epsilon", "Format", "FreqCount", "Groups", "HashSeed", "Inputs", "Integers", "LedgerFile", "Levels", "Limit",
-    "MaxContributions", "MaxCount", "Method", "NoHeader", "PanPrivate", "Person", "Quote", "Rate", "Sql", "Title",
-    "Twice", "Unknown", "as_cells", "as_dialect", "as_epsilon", "as_names", "as_rate",
+    "AsJson", "AsSketch", "AtLeast", "By", "Cells", "Clipped", "Columns", "CountColumn", "Dataset", "Delimiter",
+    "Domain", "Epsilon", "Force", "Format", "FreqCount", "Groups", "HashSeed", "Headline", "Inputs", "Integers",
+    "LedgerFile", "Levels", "Limit", "MaxContributions", "MaxCount", "Method", "NoHeader", "Output", "PanPrivate",
+    "Person", "Quote", "Rate", "Sql", "Title", "Twice", "Unknown", "Word", "as_cells", "as_dialect", "as_epsilon",
+    "as_names", "as_rate", "as_thresholds",
 ]  # fmt: skip
 
 FORMAT_NAMES = (
@@ -81,6 +82,25 @@ def as_dialect(format: str | None, no_header: bool, delimiter: str | None, quote
 
 def _formats(incomplete: str) -> list[str]:
     return [name for name in FORMAT_NAMES if name.startswith(incomplete)]
+
+
+def _headlines(incomplete: str) -> list[str]:
+    known = ("exactly-1", "exactly-2", "at-least-2", "at-least-3", "at-least-10", "distinct", "total", "median")
+    return [name for name in known if name.startswith(incomplete)]
+
+
+def as_thresholds(text: str | None) -> tuple[int, ...] | None:
+    """Return the numbers of ``--at-least``.
+
+    >>> as_thresholds("1, 2,10")
+    (1, 2, 10)
+    """
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and 0 < int(part) < 10**18 for part in parts):
+        raise InputError(f"--at-least must be whole numbers ≥ 1 with commas between, got {text!r}")
+    return tuple(int(part) for part in parts)
 
 
 def _methods(incomplete: str) -> list[str]:
@@ -217,6 +237,24 @@ Twice = Annotated[
     typer.Option("--twice", rich_help_panel=DATA, help="Count a file twice that is given twice; refused otherwise."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", rich_help_panel=OUT, help="Print the result as JSON.")]
+AtLeast = Annotated[
+    str | None,
+    typer.Option("--at-least", metavar="1,2,3", rich_help_panel=OUT, help="Ask how many occur at least so often."),
+]
+Headline = Annotated[
+    str,
+    typer.Option("--headline", metavar="WHAT", rich_help_panel=OUT, autocompletion=_headlines,
+                 help="Answer of the first sentence: exactly-1, at-least-3, distinct, total, median."),
+]  # fmt: skip
+Word = Annotated[
+    str, typer.Option("--noun", metavar="WORD", rich_help_panel=OUT, help="What the items are called: user, page, …")
+]
+Output = Annotated[
+    str | None,
+    typer.Option("--output", "-o", metavar="FILE", rich_help_panel=OUT,
+                 help="Write .html, .csv, .json, .parquet, .xlsx or .md; - is the page."),
+]  # fmt: skip
+Force = Annotated[bool, typer.Option("--force", rich_help_panel=OUT, help="Replace an output that exists.")]
 Title = Annotated[str | None, typer.Option("--title", metavar="TEXT", rich_help_panel=OUT, help="Title of the report.")]
 
 SketchPaths = Annotated[list[Path], typer.Argument(metavar="FILE…", show_default=False)]

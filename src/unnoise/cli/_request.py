@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
@@ -16,7 +16,13 @@ from ..errors import InputError
 from . import _options as opt
 from ._app import app
 
-__all__ = ["Answering", "Comparing", "Counting", "Data", "Planning", "Profiling", "Sketching", "command"]
+if TYPE_CHECKING:
+    from ..answers.questions import Asked
+
+__all__ = [
+    "Answering", "Comparing", "Counting", "Data", "Planning", "Profiling", "Reporting", "Showing", "Sketching",
+    "command",
+]  # fmt: skip
 
 R = TypeVar("R")
 
@@ -69,6 +75,31 @@ class Data:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Showing:
+    """How answers are shown, and where they are written."""
+
+    output: opt.Output = None
+    force: opt.Force = False
+    as_json: opt.AsJson = False
+    at_least: opt.AtLeast = None
+    headline: opt.Headline = "exactly-1"
+    noun: opt.Word = "item"
+    title: opt.Title = None
+
+    def asked(self) -> Asked:
+        """Return what the page is about."""
+        from ..answers.questions import ITEM, Asked, noun, question
+
+        try:
+            first = question(self.headline).key
+        except InputError:
+            text = "--headline must be exactly-K, at-least-K, distinct, total, median or entropy"
+            raise InputError(f"{text}, got {self.headline!r}") from None
+        what = ITEM if self.noun == ITEM.one else noun(self.noun)
+        return Asked(at_least=opt.as_thresholds(self.at_least), headline=first, noun=what)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Counting(Data):
     """Rows to count in a sketch."""
 
@@ -117,22 +148,17 @@ class Sketching(Counting):
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="File to write, a folder with --groups, or - .")
     ]
+    force: opt.Force = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class Profiling(Counting):
+class Profiling(Showing, Counting):
     """``unnoise profile``."""
 
     sketch: opt.AsSketch = False
     cells: opt.Cells = ""
-    output: Annotated[
-        str | None,
-        typer.Option("--output", "-o", metavar="FILE", rich_help_panel=opt.OUT, help="Write the report, an HTML page."),
-    ] = None
-    as_json: opt.AsJson = False
     method: opt.Method = "auto"
     max_count: opt.MaxCount = None
-    title: opt.Title = None
 
     @property
     def wants_sketch(self) -> bool:
@@ -148,8 +174,8 @@ class Profiling(Counting):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answering:
-    """``unnoise estimate`` and ``unnoise report``: a sketch, or noisy counts released by others."""
+class Answering(Showing):
+    """``unnoise estimate``: a sketch, or noisy counts released by others."""
 
     file: Annotated[str, typer.Argument(metavar="FILE", help="Sketch, set of groups, noisy histogram, or - .")]
     column: Annotated[
@@ -173,6 +199,17 @@ class Answering:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Reporting(Answering):
+    """``unnoise report``: the same, for the sake of the page."""
+
+    output: Annotated[
+        str,
+        typer.Option("--output", "-o", metavar="FILE", rich_help_panel=opt.OUT,
+                     help="Page to write (.html), or .csv, .json, .parquet, .xlsx, .md; - is the page."),
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
 class Comparing(Data):
     """``unnoise compare``."""
 
@@ -187,6 +224,8 @@ class Comparing(Data):
     plot: Annotated[
         str | None, typer.Option("--plot", metavar="FILE", help="Write a picture (needs matplotlib).")
     ] = None
+    output: opt.Output = None
+    force: opt.Force = False
     as_json: opt.AsJson = False
 
 

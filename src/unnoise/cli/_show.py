@@ -6,28 +6,25 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..replacing import write_whole
-from ..text import inert, inert_json, inert_markup
+from ..text import inert, inert_json
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ..answers.profile import Profile
-    from ..answers.questions import Sheet
     from ..reading.source import Batch
 
-__all__ = ["note", "print_json", "print_profiles", "saying", "screen", "stepping", "with_progress", "write_output"]
+__all__ = ["note", "print_json", "saying", "screen", "stepping", "with_progress"]
 
 PATIENCE = 0.7
 """Seconds before a progress bar appears."""
 
 
-def screen(*, stderr: bool = False) -> Console:
-    """Return a console; tables keep their width in pipes."""
+def screen(*, stderr: bool = False, least: int = 0) -> Console:
+    """Return a console; in pipes it is as wide as a table of ``least`` characters, which is never cut there."""
     from rich.console import Console
 
     class Screen(Console):
@@ -37,7 +34,7 @@ def screen(*, stderr: bool = False) -> Console:
             raise BrokenPipeError
 
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else max(shutil.get_terminal_size((110, 40)).columns, 110)
+    width = None if stream.isatty() else max(shutil.get_terminal_size((110, 40)).columns, 110, least)
     return Screen(stderr=stderr, width=width, highlight=False, soft_wrap=False)
 
 
@@ -115,91 +112,3 @@ def stepping(text: str, unit: str = "") -> Iterator[Callable[[int, int], None]]:
 
     with bar:
         yield step
-
-
-def write_output(text: str, path: str) -> None:
-    """Write a text to a file, whole or not at all, or to standard output (-)."""
-    if path == "-":
-        sys.stdout.write(text)
-        return
-    write_whole(path, text)
-
-
-def print_profiles(profiles: Mapping[str, Profile], guarantee: str = "", *, as_json: bool = False) -> None:
-    """Print profiles: answers, entries and the promise."""
-    from ..answers.questions import sheets
-    from ..answers.render import sheet_dict
-
-    found = sheets(profiles)
-    if as_json:
-        whole = {name: sheet_dict(sheet) for name, sheet in found.items()}
-        body = whole[""] if list(whole) == [""] else {"groups": whole}
-        print_json({**body, "guarantee": guarantee} if guarantee else body)
-        return
-    console = screen()
-    if list(found) == [""]:
-        _print_one(found[""], console)
-    else:
-        _print_groups(found, console)
-    if guarantee:
-        console.print(f"\n{guarantee}", style="dim", markup=False)
-
-
-def _print_one(sheet: Sheet, console: Console) -> None:
-    from ..answers.render import rich_table, sensible, subtitle
-
-    question, estimate = sheet.head
-    value, low, high = sensible(estimate, whole=question.whole)
-    said = question.said(f"about [bold]{value}[/bold] ({low}–{high})", sheet.asked.noun)
-    console.print(f"\n{said[0].upper()}{said[1:]}\n")
-    table = rich_table("question", "estimate", "95 % interval")
-    for question, estimate in sheet.shown:
-        value, low, high = sensible(estimate, whole=question.whole)
-        table.add_row(question.labelled(sheet.asked.noun).lower(), f"[bold]{value}[/bold]", f"{low} – {high}")
-    console.print(table)
-    console.print()
-    console.print(_entries(sheet))
-    console.print(f"\n{subtitle(sheet.profile)}", style="dim", markup=False)
-
-
-def _entries(sheet: Sheet) -> Any:
-    from ..answers.estimate import Estimate
-    from ..answers.render import rich_table, sensible
-
-    table = rich_table("occurs", sheet.asked.noun.many, "95 % interval", "", left=("",))
-    curve = sheet.exact
-    width = curve.last - curve.first + 1
-    top = max((curve.value * width).max(), 1.0)
-    for i in range(min(curve.first.size, 24)):
-        first, last, each = int(curve.first[i]), int(curve.last[i]), width[i]
-        estimate = Estimate(curve.value[i] * each, 0.0, curve.low[i] * each, curve.high[i] * each)
-        value, low, high = sensible(estimate)
-        label = f"{first:,}" if first == last else f"{first:,}–{last:,}"
-        table.add_row(label, f"[bold]{value}[/bold]", f"{low} – {high}", f"[cyan]{_bar(estimate.value / top)}[/cyan]")
-    return table
-
-
-def _bar(share: float, width: int = 28) -> str:
-    """Draw a share as a bar of eighths of a character."""
-    eighths = round(max(share, 0) * width * 8)
-    return "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8]
-
-
-GROUPED = ("distinct", "total", "exactly_1", "at_least_2", "at_least_10")
-"""What the table of groups asks."""
-
-
-def _print_groups(found: Mapping[str, Sheet], console: Console) -> None:
-    """Print one row per group."""
-    from ..answers.questions import question
-    from ..answers.render import rich_table, sensible
-
-    noun = next(iter(found.values())).asked.noun
-    table = rich_table("group", *(question(key).labelled(noun).lower() for key in GROUPED))
-    for name, sheet in found.items():
-        cells = []
-        for key in GROUPED:
-            value, low, high = sensible(sheet.answers[key])
-            cells.append(f"[bold]{value}[/bold] ({low}–{high})")
-        table.add_row(inert_markup(name), *cells)
-    console.print(table)

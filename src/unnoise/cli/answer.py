@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from . import _options as opt
-from ._request import Answering, command
+from ._request import Answering, Reporting, command
 
 if TYPE_CHECKING:
     from ..answers.profile import Profile
@@ -17,37 +14,24 @@ if TYPE_CHECKING:
 __all__ = ["estimate", "report"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Estimating(Answering):
-    """``unnoise estimate``."""
-
-    as_json: opt.AsJson = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reporting(Answering):
-    """``unnoise report``."""
-
-    output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="HTML page to write, or - .")]
-    title: opt.Title = None
-
-
 @command(
-    Estimating,
+    Answering,
     epilog="""[bold]Examples[/bold]
 
 unnoise estimate week.sketch
 
 unnoise estimate released.csv --column noisy --epsilon 0.5 --json
 
-unnoise estimate clamped.parquet -c n -e 1 --clipped""",
-)
-def estimate(request: Estimating) -> None:
-    """Answer from a sketch, or from a noisy histogram that another library released."""
-    from ._show import print_profiles
+unnoise estimate clamped.parquet -c n -e 1 --clipped
 
-    profiles, guarantee = _answers(request)
-    print_profiles(profiles, guarantee, as_json=request.as_json)
+unnoise estimate week.sketch --noun user --at-least 1,2,3,5,10 -o reach.xlsx""",
+)
+def estimate(request: Answering) -> None:
+    """Answer from a sketch, or from a noisy histogram that another library released."""
+    from ._output import check_answers, show_profiles
+
+    check_answers(request, [request.file])
+    show_profiles(*_answers(request), request)
 
 
 @command(
@@ -60,14 +44,10 @@ unnoise report released.csv -c noisy -e 1 -o report.html --title 'Degrees of the
 )
 def report(request: Reporting) -> None:
     """Write one HTML page with sentence, picture, answers and promise; it needs no network."""
-    from ..answers.report import report as write_report
-    from ._show import note, write_output
+    from ._output import check_answers, show_profiles
 
-    profiles, guarantee = _answers(request)
-    heading = request.title or "Private frequency profile"
-    write_output(write_report(profiles, title=heading, guarantee=guarantee), request.output)
-    if request.output != "-":
-        note(f"report written to {request.output}")
+    check_answers(request, [request.file])
+    show_profiles(*_answers(request), request, quiet=not request.as_json)
 
 
 def _answers(request: Answering) -> tuple[dict[str, Profile], str]:

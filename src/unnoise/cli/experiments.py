@@ -74,10 +74,16 @@ unnoise compare visits.csv -c url -e 1 --method auto --method paper""",
 def compare(request: Comparing) -> None:
     """Run every estimator on data whose truth is known, and set their errors side by side."""
     from ..answers.compare import compare as run
+    from ..answers.export import check_suffix, comparison_document
+    from ._output import check_output, write_document
     from ._show import note, print_json, stepping
     from ._truth import true_counts
 
     law = opt.as_epsilon(request.epsilon)
+    if request.output not in (None, "-"):
+        check_suffix(str(request.output))
+    for output in (request.output, request.plot):
+        check_output(output, request.inputs, force=request.force)
     counts, how_many = true_counts(request)
     size = None if request.domain is None else opt.as_cells(request.domain)
     with stepping("comparing estimators", "reconstructions") as step:
@@ -88,9 +94,11 @@ def compare(request: Comparing) -> None:
     if request.plot is not None:
         found.plot(request.plot)
         note(f"picture written to {request.plot}")
+    if request.output is not None:
+        write_document(comparison_document(found), request.output)
     if request.as_json:
         print_json(found.to_dict())
-    else:
+    elif request.output != "-":
         _print_comparison(found)
 
 

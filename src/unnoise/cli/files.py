@@ -31,14 +31,17 @@ unnoise merge berlin.sketches paris.sketches -o both.sketches"""
 def merge(
     files: Files,
     output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="File or folder to write, or - .")],
+    force: opt.Force = False,
 ) -> None:
     """Add sketches up: one sketch of all their data. Noise adds up too, and the result says so."""
     from ..errors import InputError
+    from ._output import check_output
     from ._show import note
     from ._sketches import save_sketch
 
     if len(files) < 2:
         raise InputError(f"merge needs at least two files, got {len(files)}")
+    check_output(output, files, force=force)
     first, *others = [_load(name) for name in files]
     for name, other in zip(files[1:], others):
         if type(other) is not type(first):

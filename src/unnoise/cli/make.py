@@ -34,14 +34,12 @@ unnoise profile huge.csv -c url -e 1 --sketch""",
 def profile(request: Profiling) -> None:
     """From data to answers in one command: how many items occur exactly once, twice, at least ten times, …"""
     from ._held import direct_profiles
-    from ._show import print_profiles
+    from ._output import check_answers, show_profiles
 
+    check_answers(request, [*request.inputs, request.domain])
     profiles: Mapping[str, Profile]
     profiles, guarantee = _sketched(request) if request.wants_sketch else direct_profiles(request)
-    if request.output is not None:
-        _write_report(request.output, profiles, guarantee, request.title)
-    if request.output != "-":
-        print_profiles(profiles, guarantee, as_json=request.as_json)
+    show_profiles(profiles, guarantee, request)
 
 
 def _sketched(request: Profiling) -> tuple[Mapping[str, Profile], str]:
@@ -58,16 +56,6 @@ def _sketched(request: Profiling) -> tuple[Mapping[str, Profile], str]:
         raise type(error)(f"{error}; this try spent its ε, so plan the next one") from None
 
 
-def _write_report(output: str, profiles: object, guarantee: str, title: str | None) -> None:
-    from ..answers.report import report
-    from ._show import note, write_output
-
-    text = report(profiles, title=title or "Private frequency profile", guarantee=guarantee)  # type: ignore[arg-type]
-    write_output(text, output)
-    if output != "-":
-        note(f"report written to {output}")
-
-
 @command(
     Sketching,
     epilog="""[bold]Examples[/bold]
@@ -82,9 +70,11 @@ unnoise sketch sales.csv -c product -e 1 --by country --groups DE,FR,IT -o sales
 )
 def sketch(request: Sketching) -> None:
     """Keep a private sketch of the data: small, mergeable, and safe to pass on."""
+    from ._output import check_output
     from ._show import note
     from ._sketches import save_sketch, sketch_data
 
+    check_output(request.output, [*request.inputs, request.domain], force=request.force)
     charge = open_charge(request, "sketch")
     target = sketch_data(request)
     charge.write()

@@ -6,10 +6,12 @@ has a mode and an evidence (:mod:`._mode`). The search, in full:
 
 1. Every family is climbed both ways over the decades of λ, from a strength at which its walk spreads by ± 3 and from
    the best mode so far, until PAST nats past its peak; after that it is given up if BEHIND nats behind the best.
-2. The steps of the best model that stand out (4 robust deviations) are set free, and its ladder climbed once more.
+2. The steps of the best model that stand out (4 robust deviations) are set free, at the cost of naming them, and its
+   ladder climbed once more.
 3. The best mode is asked at every count t whether the cells want more mass there than it gives (:meth:`strain`). Where
    that exceeds STRAIN standard errors an atom is put, and 1. to 3. are repeated with it, at most ROUNDS times.
-4. Models within NEGLIGIBLE nats of the best that pass the same certificate are averaged by evidence.
+4. Mixtures of at most MOST_POINTS atoms alone are tried as well (:mod:`._points`).
+5. Models within NEGLIGIBLE nats of the best that pass the same certificate are averaged by evidence.
 
 **Posterior.** With θ̂ the mode, N = e^θ̂, D = diag N, J the information of the cells about θ and A = P + J its posterior
 precision, the items that *are* there, given the cells, have mean M(θ̂), one EM step from N, and covariance
@@ -30,15 +32,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.special import gammaln
 
 from ..arrays import Floats, Int64
 from ._fourier import Blocks, FourierChannel, Seen
 from ._mode import find_mode
+from ._points import MOST_POINTS, mixtures
 from ._smooth_walk import JUMP, Walk
 
 __all__ = ["FAMILIES", "Model", "Posterior", "Search", "explore", "posterior"]
 
-FAMILIES = (("log1p", 2), ("log", 2), ("log1p", 3), ("log", 3), ("t", 2))
+FAMILIES = (("log1p", 2), ("log", 2), ("t", 2), ("log1p", 3), ("log", 3), ("t", 3))
 """Coordinate and order of the walks."""
 
 STRENGTHS: Floats = np.logspace(-3, 12, 16)
@@ -71,14 +75,21 @@ FEWEST = 8.0
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A fitted model: family, strength, mode and evidence."""
+    """A fitted model: its channel (blocks of its own), family, strength, mode and evidence."""
 
+    channel: FourierChannel
     name: str
     theta: Floats
     log_evidence: float
     rung: int
     walk: Walk
     precision: Floats
+    log_weight: float = 0.0
+
+    @property
+    def score(self) -> float:
+        """Log evidence plus log weight in advance."""
+        return self.log_evidence + self.log_weight
 
 
 @dataclass
@@ -100,7 +111,7 @@ class Search:
     @property
     def best(self) -> Model | None:
         """The model of highest evidence."""
-        return max(self.models, key=lambda model: model.log_evidence, default=None)
+        return max(self.models, key=lambda model: model.score, default=None)
 
     def walk(self, coordinate: str, order: int) -> Walk:
         """The walk of a family over the first ``walked`` blocks; the atoms behind them stand alone."""
@@ -110,25 +121,28 @@ class Search:
         position = np.concatenate([np.arange(self.walked), np.zeros(blocks.size - self.walked, dtype=np.int64)])
         return Walk(np.asarray(x, dtype=float), position.astype(np.int64), order, level=self.level)
 
-    def fit(self, name: str, walk: Walk, rung: int, start: Floats, wanted: float) -> Model | None:
+    def fit(
+        self, name: str, walk: Walk, rung: int, start: Floats, wanted: float, log_weight: float
+    ) -> Model | None:
         """Fit one model; None where it did not converge or is not wanted."""
         precision = walk.precision(float(STRENGTHS[rung]))
-        mode = find_mode(self.channel, walk, precision, start, wanted=wanted)
+        mode = find_mode(self.channel, walk, precision, start, wanted=wanted - log_weight)
         self.fits += 1
         if mode.hopeless or not mode.converged:
             self.not_converged += not mode.hopeless
             return None
-        return Model(f"{name}, λ={STRENGTHS[rung]:.0e}", mode.theta, mode.log_evidence, rung, walk, precision)
+        named = f"{name}, λ={STRENGTHS[rung]:.0e}"
+        return Model(self.channel, named, mode.theta, mode.log_evidence, rung, walk, precision, log_weight)
 
-    def climb(self, name: str, walk: Walk, first: int, start: Floats) -> Model | None:
-        """Fit both ways from the strength ``first`` until PAST nats past the peak; return the best."""
+    def climb(self, name: str, walk: Walk, first: int, start: Floats, log_weight: float = 0.0) -> Model | None:
+        """Fit both ways from the strength ``first`` until PAST nats past the peak or no change; return the best."""
         peak: Model | None = None
         origin = start
         for rungs in (range(first, STRENGTHS.size), range(first - 1, -1, -1)):
             theta = origin
             for rung in rungs:
-                wanted = -np.inf if peak is None else peak.log_evidence - PAST
-                model = self.fit(name, walk, rung, theta, wanted)
+                wanted = -np.inf if peak is None else peak.score - PAST
+                model = self.fit(name, walk, rung, theta, wanted, log_weight)
                 if model is None:
                     if peak is None:
                         continue
@@ -141,7 +155,7 @@ class Search:
                 if peak is None or rise > 0:
                     peak = model
                 best = self.best or peak
-                if abs(rise) < LEVEL or rise < -PAST or (rise < 0 and peak.log_evidence < best.log_evidence - BEHIND):
+                if abs(rise) < LEVEL or rise < -PAST or (rise < 0 and peak.score < best.score - BEHIND):
                     break
         return peak
 
@@ -164,7 +178,9 @@ class Search:
         if loose.size == 0 or loose.size > 0.4 * steps.sum():
             return
         name = f"{best.name.split(', λ')[0]}, {loose.size} steps free"
-        self.climb(name, walk.freed(loose), best.rung, best.theta)
+        n, q = int(steps.sum()), loose.size
+        cost = float(gammaln(n + 1) - gammaln(q + 1) - gammaln(n - q + 1)) + math.log(n)
+        self.climb(name, walk.freed(loose), best.rung, best.theta, -cost)
 
 
 def _round(search: Search, start: Floats, families: Sequence[tuple[str, int]]) -> None:
@@ -196,8 +212,24 @@ def explore(
             break
         theta = np.concatenate([theta, _atom_start(channel, theta, more)])
         channel = channel.with_blocks(channel.blocks.with_atoms(more))
+    search.models += point_models(search, counts)
     _certify(search, counts)
     return search
+
+
+def point_models(search: Search, counts: Blocks) -> list[Model]:
+    """Mixtures of atoms as models; smooth ones and mixtures share the weight in advance equally."""
+    best = search.best
+    wanted = -np.inf if best is None else best.score - NEGLIGIBLE
+    total = 1.0 if best is None else float((search.channel.widths * np.exp(best.theta))[: search.walked]
+                                           @ search.channel.blocks.centres[: search.walked])
+    found = mixtures(search.channel, counts.first, max(total, 1.0), search.level, wanted)
+    weight = math.log(max(len(search.models), 1) / MOST_POINTS)
+    return [
+        Model(each.channel, f"{each.places.size} points", each.theta, each.log_evidence, 0, each.walk, each.precision,
+              weight)
+        for each in found if each.log_evidence + weight > wanted
+    ]
 
 
 def _wanted(channel: FourierChannel, theta: Floats, counts: Blocks) -> Int64:
@@ -239,11 +271,11 @@ def _certify(search: Search, counts: Blocks) -> None:
     best = search.best
     if best is None:
         return
-    near = [model for model in search.models if model.log_evidence > best.log_evidence - NEGLIGIBLE]
+    near = [model for model in search.models if model.score > best.score - NEGLIGIBLE]
     kept = []
     for model in near:
-        state = search.channel.at(search.channel.widths * np.exp(model.theta))
-        if _certified(search.channel, state, counts):
+        state = model.channel.at(model.channel.widths * np.exp(model.theta))
+        if _certified(model.channel, state, counts):
             kept.append(model)
     search.uncertified = len(near) - len(kept)
     search.models = kept or [best]
@@ -268,24 +300,38 @@ class Posterior:
 
 def posterior(search: Search) -> Posterior:
     """Average the models by evidence."""
-    channel = search.channel
-    models = sorted(search.models, key=lambda model: -model.log_evidence)
-    weight = np.exp([model.log_evidence - models[0].log_evidence for model in models])
+    models = sorted(search.models, key=lambda model: -model.score)
+    channel = _joined(search.channel, models)
+    weight = np.exp([model.score - models[0].score for model in models])
     weight /= weight.sum()
-    laws, means, covariances = [], [], []
-    for model in models:
-        state = channel.at(channel.widths * np.exp(model.theta))
-        laws.append(state.mass)
-        means.append(state.mass * channel.step(state))
-        covariances.append(_covariance(channel, state, channel.hold(model.walk.bands(model.precision))))
-    mean = np.asarray(weight @ np.array(means))
-    covariance = sum(
-        w * (c + np.outer(each - mean, each - mean)) for w, c, each in zip(weight, covariances, means)
-    )
-    law = np.asarray(weight @ np.array(laws))
-    vague = _covariance(channel, channel.at(law), np.eye(law.size) / JUMP**2)
+    size = channel.blocks.size
+    laws, means, covariance = np.zeros((len(models), size)), np.zeros((len(models), size)), np.zeros((size, size))
+    for i, model in enumerate(models):
+        own, place = model.channel, _places(channel.blocks, model.channel.blocks)
+        state = own.at(own.widths * np.exp(model.theta))
+        laws[i, place] = state.mass
+        means[i, place] = state.mass * own.step(state)
+        precision = own.hold(model.walk.bands(model.precision))
+        covariance[np.ix_(place, place)] += weight[i] * _covariance(own, state, precision)
+    mean = np.asarray(weight @ means)
+    covariance += (weight[:, None] * (means - mean)).T @ (means - mean)
+    law = np.asarray(weight @ laws)
+    vague = _covariance(channel, channel.at(np.maximum(law, 1e-300)), np.eye(law.size) / JUMP**2)
     named = [(model.name, float(w)) for model, w in zip(models, weight)]
-    return Posterior(channel, law, mean, np.asarray(covariance), vague, named)
+    return Posterior(channel, law, mean, covariance, vague, named)
+
+
+def _joined(channel: FourierChannel, models: Sequence[Model]) -> FourierChannel:
+    """The channel with an atom for every count at which some model has one."""
+    atoms = np.unique(np.concatenate([model.channel.blocks.atoms for model in models]))
+    return channel.with_blocks(channel.blocks.with_atoms(np.setdiff1d(atoms, channel.blocks.atoms)))
+
+
+def _places(all_blocks: Blocks, own: Blocks) -> Int64:
+    """Where each block of a model stands among all: those side by side first, then atoms by their count."""
+    order = np.argsort(all_blocks.atoms)
+    atoms = order[np.searchsorted(all_blocks.atoms, own.atoms, sorter=order)]
+    return np.concatenate([np.arange(own.covered), all_blocks.covered + atoms])
 
 
 def _covariance(channel: FourierChannel, state: Seen, prior: Floats) -> Floats:

@@ -123,12 +123,12 @@ class Blocks:
         return np.maximum(np.cumsum(change)[:-1], 0.0)
 
 
-def rows_of(values: Int64, tally: Int64, noise: DiscreteLaplace, last: int) -> Int64:
-    """Return the last noisy count of each row, up to ``last``; all above are one more row.
+def rows_of(values: Int64, tally: Int64, noise: DiscreteLaplace, last: int) -> tuple[Int64, dict[int, float]]:
+    """Return the last noisy count of each row, up to ``last`` (all above are one more row), and where cells crowd.
 
     Rows are an eighth of the noise wide, far up 1/PER_OCTAVE of an octave unless the cells there are not spread evenly.
     For ρ = 1 what lies below 0 carries no information and is one row with 0; else rows reach down as far as noise is
-    likely to go.
+    likely to go. A crowd is the middle of the fullest row among cells not spread evenly, with its excess of cells.
     """
     fine = max(1, int(math.sqrt(noise.variance) / FINENESS))
     low = min(0 if noise.power == 1 else -max(noise.reach(1e-4), 1), last)
@@ -138,14 +138,17 @@ def rows_of(values: Int64, tally: Int64, noise: DiscreteLaplace, last: int) -> I
         wide.append(counts_in_blocks(flat, last, 0, PER_OCTAVE)[1:] - 1)
     ends = np.unique(np.concatenate(wide))
     running = np.concatenate([[0], np.cumsum(tally)])
-    pieces = [ends[:1]]
+    pieces, crowds = [ends[:1]], {}
     for start, end in pairwise(ends):
         inner = np.arange(end, start, -fine)[::-1]
         if inner.size > 1:
-            seen = np.diff(running[np.searchsorted(values, np.append(start, inner), side="right")])
-            inner = inner if _uneven(seen.astype(float)) else inner[-1:]
+            seen = np.diff(running[np.searchsorted(values, np.append(start, inner), side="right")]).astype(float)
+            if _uneven(seen):
+                crowds[int(inner[seen.argmax()]) - fine // 2] = float(seen.max() - seen.mean())
+            else:
+                inner = inner[-1:]
         pieces.append(inner)
-    return np.concatenate(pieces).astype(np.int64)
+    return np.concatenate(pieces).astype(np.int64), crowds
 
 
 def _uneven(seen: Floats) -> bool:

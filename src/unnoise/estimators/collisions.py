@@ -59,6 +59,9 @@ DENSE, PER_OCTAVE = 64, 12
 LONGEST = 4096
 """Last row at most; items above it are found one by one."""
 
+MOST_CROWDS = 4
+"""Atoms to begin with, where cells crowd within a wide block; certificates may ask for more."""
+
 START_LOAD = 8.0
 """Items per cell at most to begin with: from a load that no cell can show, no step leads back."""
 
@@ -190,17 +193,20 @@ def _channel(used: Sequence[Range], max_count: int | None) -> tuple[FourierChann
     noise = used[0].noisy.noise
     largest = max(1, max(int(part.noisy.values[-1]) for part in used))
     last = min(largest, max(LONGEST, noise.reach(1e-4)))
-    parts = tuple(
-        Part.of(part.noisy.values, part.noisy.tally,
-                rows_of(part.noisy.values, part.noisy.tally, noise, min(last, max(1, int(part.noisy.values[-1])))),
-                part.share)
-        for part in used
-    )
+    parts: list[Part] = []
+    crowds: dict[int, float] = {}
+    for part in used:
+        values, tally = part.noisy.values, part.noisy.tally
+        ends, crowded = rows_of(values, tally, noise, min(last, max(1, int(values[-1]))))
+        parts.append(Part.of(values, tally, ends, part.share))
+        crowds |= crowded
     top = last if max_count is None else min(last, max_count)
     blocks = Blocks.covering(counts_in_blocks(1, top, DENSE, PER_OCTAVE))
     if largest > last and (max_count is None or max_count > last):
         blocks = blocks.with_atoms(np.array([FAR], dtype=np.int64))
-    return FourierChannel(blocks, parts, noise, collide=True), top
+    atoms = [count for count in sorted(crowds, key=lambda count: -crowds[count]) if DENSE < count <= top]
+    blocks = blocks.with_atoms(np.array(atoms[:MOST_CROWDS], dtype=np.int64))
+    return FourierChannel(blocks, tuple(parts), noise, collide=True), top
 
 
 def _start(channel: FourierChannel, total: float) -> Floats:
@@ -211,6 +217,7 @@ def _start(channel: FourierChannel, total: float) -> Floats:
     most = START_LOAD * min(part.cells / part.share for part in channel.parts)
     mass *= min(total / float(mass @ np.where(near, blocks.centres, 0.0)), most / float(mass.sum()))
     mass[~near] = 1.0
+    mass[blocks.covered :] = np.maximum(mass[blocks.covered :], 1.0)
     for _ in range(EM_STEPS):
         mass = np.maximum(mass * channel.pull(channel.at(mass)), 1e-9 * mass.sum() / mass.size)
     return np.log(mass / blocks.widths)

@@ -16,8 +16,11 @@ from .problems import Problem
 
 __all__ = ["ENCODINGS", "receive"]
 
-PIECE = 1 << 20
-"""Bytes given to the disk at a time."""
+PIECE = 1 << 18
+"""Bytes of a body that are handled at a time, in a thread."""
+
+UNPACKED = 1 << 20
+"""Most bytes unpacked at a time."""
 
 
 def _plain() -> tuple[Callable[[bytes, int], bytes], Callable[[], bytes]]:
@@ -67,29 +70,37 @@ async def receive(
 
 
 async def _write(body: AsyncIterator[bytes], handle: int, encoding: str, most: int) -> str:
-    """Unpack and write, piece by piece; return the SHA-256 of what was written."""
-    unpack, rest = ENCODINGS[encoding]()
-    digest, size, waiting = hashlib.sha256(), 0, bytearray()
+    """Unpack and write, piece by piece and beside the event loop; return the SHA-256 of what was written."""
+    sink, waiting = _Sink(handle, encoding, most), bytearray()
+    async for data in body:
+        waiting += data
+        if len(waiting) >= PIECE:
+            await to_thread.run_sync(sink.take, bytes(waiting))
+            waiting.clear()
+    await to_thread.run_sync(sink.take, bytes(waiting))
+    return sink.digest.hexdigest()
 
-    def put(piece: bytes) -> None:
-        digest.update(piece)
-        view = memoryview(piece)
-        while view:
-            view = view[os.write(handle, view) :]
 
-    try:
-        async for data in body:
-            while data:
-                piece = unpack(data, PIECE)
-                data = rest()
-                size += len(piece)
-                if size > most:
-                    raise Problem(413, "too long", f"a report of this task weighs at most {most:,} bytes, got more")
-                waiting += piece
-                if len(waiting) >= PIECE:
-                    await to_thread.run_sync(put, bytes(waiting))
-                    waiting.clear()
-    except zlib.error as error:
-        raise Problem(400, "not gzip", f"the body must be gzip as its Content-Encoding says: {error}") from None
-    await to_thread.run_sync(put, bytes(waiting))
-    return digest.hexdigest()
+class _Sink:
+    """Unpacks, counts, hashes and writes what it is given."""
+
+    def __init__(self, handle: int, encoding: str, most: int) -> None:
+        self._unpack, self._rest = ENCODINGS[encoding]()
+        self._handle, self._most, self._size = handle, most, 0
+        self.digest = hashlib.sha256()
+
+    def take(self, data: bytes) -> None:
+        """Take packed bytes in; refuse what unpacks to more than may be."""
+        while data:
+            try:
+                piece = self._unpack(data, UNPACKED)
+            except zlib.error as error:
+                raise Problem(400, "not gzip", f"the body must be gzip as its Content-Encoding says: {error}") from None
+            data = self._rest()
+            self._size += len(piece)
+            if self._size > self._most:
+                raise Problem(413, "too long", f"a report of this task weighs at most {self._most:,} bytes, got more")
+            self.digest.update(piece)
+            view = memoryview(piece)
+            while view:
+                view = view[os.write(self._handle, view) :]

@@ -26,6 +26,9 @@ __all__ = ["WORK", "answer", "verify"]
 AT_LEAST = (1, 2, 3, 5, 10)
 EXACTLY = tuple(range(1, 11))
 
+MOST_BESIDE = 31
+"""Most reports that are looked at beside each other."""
+
 
 def verify(path: str, task: dict[str, Any]) -> dict[str, Any]:
     """Return power and noises of a report that its task can take; raise what is wrong with it."""
@@ -63,16 +66,58 @@ def answer(paths: Sequence[str], task: dict[str, Any], labels: Sequence[str] = (
     if not paths:
         raise InputError("there must be at least one report to answer from, got none")
     profile = reconstruct(merged(paths, wanted))
+    reach = _number(_reach(paths, wanted, profile))
     return {
-        "reach": _number(profile.distinct),
+        "reach": reach,
         "total": _number(profile.total),
-        "at_least": [{"count": k, **_number(profile.at_least(k))} for k in AT_LEAST],
+        "at_least": [
+            {"count": k, **(reach if k == 1 else _within(_number(profile.at_least(k)), reach))} for k in AT_LEAST
+        ],
         "exactly": [{"count": t, **_number(profile.exactly(t))} for t in EXACTLY],
         "reports": len(paths),
         "power": tidy(profile.noisy.noise.power),
         "method": profile.method,
-        "warnings": [str(one) for one in _warnings(profile)],
+        "warnings": [notice.text for notice in profile.notices],
     }
+
+
+def _reach(paths: Sequence[str], task: Task, profile: Any) -> Any:
+    """Reach from the sum, or from the reports beside each other where that is surer (:func:`unnoise.union`)."""
+    if not 2 <= len(paths) <= MOST_BESIDE or task.kind != "hashed" or task.levels > 1:
+        return profile.distinct
+    from ..sites import union
+
+    beside = union(*paths, max_count=1 if task.max_contributions == 1 else None)
+    return min(profile.distinct, beside, key=lambda one: (one.marked, one.high - one.low))
+
+
+def _within(number: dict[str, Any], reach: dict[str, Any]) -> dict[str, Any]:
+    """A number of items that occur more often, at most the reach: answers of one page never contradict each other."""
+    limits = {name: reach[name] for name in ("value", "low", "high")}
+    return {
+        **number,
+        **{name: value if limits[name] is None or value is None else min(value, limits[name])
+           for name, value in ((name, number[name]) for name in limits)},
+    }  # fmt: skip
+
+
+def overlap(paths: Sequence[str], task: dict[str, Any], labels: Sequence[str] = ()) -> dict[str, Any]:
+    """Return how many items are at both of every two sites; on the diagonal, the reach of one."""
+    from ..answers import sites
+    from ..answers.reconstruct import reconstruct
+
+    wanted = Task.from_dict(task)
+    names = sorted(set(labels))
+    if len(names) > MOST_BESIDE:
+        raise InputError(f"overlaps are for up to {MOST_BESIDE} sites at a time, got {len(names)}: choose some")
+    whole = {name: merged([p for p, label in zip(paths, labels) if label == name], wanted) for name in names}
+    gathered = sites.Gathered.read(whole.items(), once=wanted.max_contributions == 1, add=False)
+    alone = [_number(reconstruct(noisy).distinct) for noisy in whole.values()]
+    matrix: list[list[dict[str, Any]]] = [[alone[i]] * len(names) for i in range(len(names))]
+    for i in range(len(names)):
+        for j in range(i):
+            matrix[i][j] = matrix[j][i] = _number(sites.overlap(gathered.only([j, i])))
+    return {"names": names, "matrix": matrix}
 
 
 def merged(paths: Sequence[str], task: Task) -> Any:
@@ -94,12 +139,8 @@ def _number(estimate: Any) -> dict[str, Any]:
     """An estimate as plain values, with how far it may be trusted."""
     values = {"value": estimate.value, "low": estimate.low, "high": estimate.high}
     plain: dict[str, Any] = {name: float(v) if math.isfinite(v) else None for name, v in values.items()}
-    plain["marked"] = bool(getattr(estimate, "marked", False))
+    plain["marked"] = bool(estimate.marked)
     return plain
-
-
-def _warnings(profile: Any) -> list[Any]:
-    return list(getattr(profile, "warnings", ()))
 
 
 def report(paths: Sequence[str], task: dict[str, Any], labels: Sequence[str] = ()) -> dict[str, Any]:
@@ -127,4 +168,6 @@ def save(paths: Sequence[str], task: dict[str, Any], target: str) -> dict[str, A
     return {"path": target, "bytes": os.stat(target).st_size, "name": Path(target).name}
 
 
-WORK: dict[str, Callable[..., dict[str, Any]]] = {"answer": answer, "report": report, "save": save, "verify": verify}
+WORK: dict[str, Callable[..., dict[str, Any]]] = {
+    "answer": answer, "overlap": overlap, "report": report, "save": save, "verify": verify,
+}  # fmt: skip

@@ -79,7 +79,7 @@ function showFrequency(answer) {
 }
 
 function showTime(points) {
-  const width = 720, height = 240, left = 64, bottom = 28, right = 14, top = 10;
+  const width = Math.max(300, $("#time").clientWidth || 720), height = 240, left = 64, bottom = 28, right = 14, top = 10;
   const all = points.flatMap((p) => [p.alone, p.so_far]).filter(Boolean).map((a) => a.reach);
   if (!all.length) { $("#time").replaceChildren(); $("#time-words").textContent = "Nothing to show yet."; return; }
   const most = Math.max(1, ...all.map((n) => Math.min(n.high ?? 0, 2.5 * Math.max(1, n.value))));
@@ -98,8 +98,9 @@ function showTime(points) {
     picture.append(shape("polyline", { class: `line${kind}`, points: known.map(([i, n]) => `${x(i)},${y(n.value)}`).join(" ") }));
     for (const [i, n] of known) picture.append(shape("circle", { class: `dot${kind}`, cx: x(i), cy: y(n.value), r: 3.5 }));
   }
-  const every = Math.ceil(points.length / 8);
-  points.forEach((p, i) => { if (i % every === 0) picture.append(shape("text", { x: x(i), y: height - 8, "text-anchor": "middle" }, p.period)); });
+  const every = Math.ceil(points.length / (width / 110));
+  const anchor = (i) => (points.length > 1 && i === points.length - 1 ? "end" : "middle");
+  points.forEach((p, i) => { if (i % every === 0) picture.append(shape("text", { x: x(i), y: height - 8, "text-anchor": anchor(i) }, p.period)); });
   $("#time").replaceChildren(picture);
   const last = points.at(-1);
   $("#time-words").textContent = `${last.period}: ${last.alone ? words(last.alone.reach) : "too few sites"}; all up to it: ${last.so_far ? words(last.so_far.reach) : "too few sites"}.`;
@@ -124,7 +125,9 @@ async function refreshAnswers() {
   for (const link of document.querySelectorAll("[data-export]")) link.href = `/tasks/${task}/${link.dataset.export}?${new URLSearchParams(sites)}`;
   await show((a) => { showReach(a); showFrequency(a); }, () => get("answer", sites), $("#headline"));
   if (root.dataset.every !== "once") await show((a) => showTime(a.points), () => get("over-time", sites), $("#time-words"));
-  if (root.dataset.way === "sealed") await show(showOverlap, () => get("overlap", sites), null);
+  const several = (sites.length || document.querySelectorAll("#sites input").length) > 1;
+  $("#overlap-title").parentElement.hidden = root.dataset.way !== "sealed" || !several;
+  if (root.dataset.way === "sealed" && several) await show(showOverlap, () => get("overlap", sites), null);
 }
 
 // With two servers: which sums there are, and asking for another, which costs.

@@ -1,0 +1,324 @@
+"""The collector under load, under kills, and on WFA's scenarios end to end over HTTP.
+
+* load: 500 reports of 2^20 cells from 50 clients, verified, against the same server storing the same bytes unverified;
+* faults: the server, a worker or a client killed again and again during uploads: nothing lost, nothing taken twice;
+* scenarios: WFA's reach scenarios, 20 sites as processes of their own that send over HTTP.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gzip
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from _report import machine, write_section
+from _wfa import REACH, Scenario
+
+import unnoise as un
+from serve_tools import Server
+
+# ── a server that may leave verification out, for comparison ──────────────────────────────────────────────────────
+
+
+def run_server(folder: str, port: int, verified: bool) -> None:
+    """Run a collector in this process."""
+    import uvicorn
+
+    from unnoise.guard import new_identity
+    from unnoise.serve.app import make_app
+    from unnoise.serve.run import _first_token
+    from unnoise.serve.service import Service
+    from unnoise.serve.store import Store
+
+    async def trusting(self: Service, upload: Path, task: object) -> dict[str, object]:
+        return {"power": "1", "noises": [new_identity().hex()]}
+
+    if not verified:
+        Service._verify = trusting  # type: ignore[method-assign, assignment]
+    store = Store(folder)
+    _first_token(store)
+    uvicorn.run(make_app(store), host="127.0.0.1", port=port, log_level="error", access_log=False)
+
+
+def _children(server: Server) -> list[str]:
+    return subprocess.run(["pgrep", "-P", str(server.process.pid)], capture_output=True, text=True).stdout.split()
+
+
+class Measured(Server):
+    """A server whose verification can be left out, and whose memory is watched."""
+
+    def __init__(self, folder: Path, verified: bool) -> None:
+        super().__init__(folder)
+        self.verified = verified
+
+    def command(self) -> list[str]:
+        return [__file__, "--server", str(self.folder), str(self.port), "verified" if self.verified else "trusting"]
+
+    def memory(self) -> float:
+        """MB of the server and its workers, shared pages counted once for each (an upper bound)."""
+        total = 0
+        for pid in [str(self.process.pid), *_children(self)]:
+            try:
+                rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+            except OSError:
+                continue
+            total += int(next(line for line in rollup.splitlines() if line.startswith("Pss:")).split()[1])
+        return total / 1024
+
+
+# ── load ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def prepared(place: Path, number: int, cells: int) -> list[Path]:
+    """Gzipped reports, each with noise of its own."""
+    rng = np.random.default_rng(1)
+    paths = []
+    for i in range(number):
+        sketch = un.Sketch.hashed(cells, epsilon=1, item_types=["int"])
+        sketch.update(rng.integers(0, 200_000, 50_000))
+        path = place / f"{i}.sketch"
+        sketch.save(path)
+        data = path.read_bytes()
+        packed = place / f"{i}.{hashlib.sha256(data).hexdigest()}"
+        packed.write_bytes(gzip.compress(data, 1, mtime=0))
+        path.unlink()
+        paths.append(packed)
+    return paths
+
+
+async def upload(address: str, tokens: list[str], paths: list[Path]) -> float:
+    """Send all reports from as many clients as there are tokens; return the seconds it took."""
+    waiting = list(enumerate(paths))
+
+    async def work(token: str) -> None:
+        async with httpx.AsyncClient(base_url=address, timeout=300, trust_env=False) as client:
+            while waiting:
+                number, path = waiting.pop()
+                digest = path.name.split(".")[1]
+                day = f"{2000 + number // 300}-{1 + number // 25 % 12:02d}-{1 + number % 25:02d}"
+                answer = await client.put(
+                    f"/tasks/load/reports/{digest}", params={"period": day}, content=path.read_bytes(),
+                    headers={"Authorization": f"Bearer {token}", "Content-Encoding": "gzip"},
+                )  # fmt: skip
+                assert answer.status_code == 201, answer.text
+
+    began = time.perf_counter()
+    await asyncio.gather(*(work(token) for token in tokens))
+    return time.perf_counter() - began
+
+
+def load(place: Path, reports: int, clients: int, cells: int) -> list[str]:
+    paths = prepared(place, reports, cells)
+    packed = sum(path.stat().st_size for path in paths) / len(paths)
+    seconds, memory, kept, answered = {}, 0.0, 0, 0.0
+    for verified in (False, True):
+        server = Measured(place / f"load-{verified}", verified)
+        server.start()
+        with server.client() as admin:
+            admin.make_task("load", epsilon="1", cells=cells, item_types=["int"], every="day")
+            tokens = [admin.make_token("site", f"site-{i}") for i in range(clients)]
+            peak = _watch(server)
+            seconds[verified] = asyncio.run(upload(server.address, tokens, paths))
+            if verified:
+                memory, rows = peak(), admin.reports("load")
+                kept = len({row["digest"] for row in rows})
+                assert kept == len(rows) == reports
+                began = time.perf_counter()
+                admin.collect("load", sites=[f"site-{i}" for i in range(1)])
+                answered = time.perf_counter() - began
+        server.stop()
+    ratio = seconds[False] / seconds[True]
+    return [
+        f"| load, {reports} reports of {cells:,} cells from {clients} clients | result | target |", "|---|---|---|",
+        f"| reports kept, each once | {kept} of {reports} | all |",
+        f"| throughput verified / unverified | {ratio:.2f} ({reports / seconds[True]:.1f} reports/s) | ≥ 0.3 |",
+        f"| memory of server and workers | {memory:.0f} MB | ≤ 500 MB |",
+        f"| a report on the wire (file {8 * cells / 1e6:.1f} MB) | {packed / 1e6:.2f} MB | about 1 MB |",
+        f"| first answer about one site's reports | {answered:.1f} s | |",
+    ]  # fmt: skip
+
+
+def _watch(server: Measured):
+    """Watch the memory beside; return a function that gives the peak so far."""
+    peak = [0.0]
+
+    def look() -> None:
+        while server.process.poll() is None:
+            peak[0] = max(peak[0], server.memory())
+            time.sleep(0.5)
+
+    ThreadPoolExecutor(1).submit(look)
+    return lambda: peak[0]
+
+
+# ── scenarios ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+SITE = """
+import sys, numpy as np, unnoise as un
+address, token, task, items, target = sys.argv[1:]
+sketch = un.Sketch.hashed(2**17, epsilon="1.0986122886681098", item_types=["int"])
+sketch.update(np.load(items))
+sketch.save(target)
+with Client(address, token) as client:
+    client.send(task, target)
+"""
+
+
+def scenarios(place: Path, runs: int) -> list[str]:
+    server = Server(place / "scenarios")
+    server.start()
+    lines = ["| WFA scenario, 20 sites over HTTP | RMSE of reach | last report to answer, s |", "|---|---|---|"]
+    with server.client() as admin:
+        tokens = [admin.make_token("site", f"site-{i}") for i in range(20)]
+        for scenario in REACH:
+            errors, waits = [], []
+            for run in range(runs):
+                task = f"{scenario.replace(' ', '-').replace(',', '')}-{run}"
+                admin.make_task(task, epsilon="1.0986122886681098", cells=2**17, item_types=["int"])
+                sets = Scenario.draw(scenario, np.random.default_rng(run)).items
+                truth = np.unique(np.concatenate(sets)).size
+                jobs = [(place, server.address, task, *job) for job in zip(tokens, sets, range(20))]
+                with ThreadPoolExecutor(2) as pool:
+                    list(pool.map(lambda job: _site(*job), jobs))
+                began = time.perf_counter()
+                answer = admin.collect(task)
+                waits.append(time.perf_counter() - began)
+                errors.append(answer["reach"]["value"] / truth - 1)
+            rmse = float(np.sqrt(np.mean(np.square(errors))))
+            lines.append(f"| {scenario} | {rmse:.1%} ({runs} runs) | {max(waits):.1f} |")
+            print(lines[-1], flush=True)
+    server.stop()
+    return lines
+
+
+def _site(place: Path, address: str, task: str, token: str, items: np.ndarray, number: int) -> None:
+    source, target = place / f"{number}.npy", place / f"{number}.sketch"
+    np.save(source, items)
+    target.unlink(missing_ok=True)
+    subprocess.run([sys.executable, "-c", SITE, address, token, task, str(source), str(target)], check=True)
+
+
+# ── faults ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def faults(place: Path, kills: int) -> list[str]:
+    server = Server(place / "faults")
+    server.start()
+    with server.client() as admin:
+        admin.make_task("reach", epsilon="1", cells=2**14, item_types=["int"], every="day")
+        tokens = [admin.make_token("site", f"site-{i}") for i in range(4)]
+    days = [f"20{y:02d}-{month:02d}-{day:02d}" for y in range(4) for month in range(1, 13) for day in range(1, 29)]
+    rng, done, told = np.random.default_rng(0), {"server": 0, "worker": 0, "client": 0}, 0
+    sent: list[list[str]] = [[] for _ in tokens]
+    clients = [_sender(place, server, token, number, days) for number, token in enumerate(tokens)]
+    while sum(done.values()) < kills:
+        time.sleep(float(rng.uniform(0.05, 0.6)))
+        victim = ("server", "worker", "client")[rng.integers(3)]
+        if victim == "server":
+            server.stop(signal.SIGKILL)
+            server.start()
+        elif victim == "worker":
+            for pid in _children(server)[:1]:
+                os.kill(int(pid), signal.SIGKILL)
+        else:
+            number = int(rng.integers(len(clients)))
+            clients[number].kill()
+            clients[number].wait()
+            clients[number] = _sender(place, server, tokens[number], number, days)
+        done[victim] += 1
+    for client in clients:
+        client.kill()
+        client.wait()
+    server.stop(signal.SIGKILL)
+    server.start()
+    with server.client() as admin:
+        rows = admin.reports("reach")
+    keys = [(row["site"], row["period"]) for row in rows]
+    assert len(set(keys)) == len(keys), "a report was taken twice"
+    for number in range(len(tokens)):
+        log = place / f"sent-{number}"
+        acknowledged = log.read_text().split() if log.exists() else []
+        sent[number] = acknowledged
+        told += len(acknowledged)
+        kept = {(row["period"], row["digest"]) for row in rows if row["site"] == f"site-{number}"}
+        lost = [one for one in acknowledged if tuple(one.split(",")) not in kept]
+        assert not lost, f"acknowledged and lost: {lost[:3]}"
+    for row in rows:
+        assert hashlib.sha256(server.folder.joinpath("files", row["digest"][:2], f"{row['digest']}.sketch").read_bytes()
+                              ).hexdigest() == row["digest"]  # fmt: skip
+    server.stop()
+    return [
+        f"| faults, {sum(done.values())} kills -9 during uploads | result |", "|---|---|",
+        f"| killed | server {done['server']}, a worker {done['worker']}, a client {done['client']} |",
+        f"| reports acknowledged / kept | {told} / {len(rows)} |", "| acknowledged and lost, or taken twice | 0 |",
+    ]  # fmt: skip
+
+
+SENDER = """
+import sys, numpy as np, unnoise as un
+from pathlib import Path
+address, token, place, number, *days = sys.argv[1:]
+place = Path(place)
+with Client(address, token, tries=14) as client:
+    there = {row["period"] for row in client.reports("reach")}
+    for day in days:
+        path = place / f"{number}-{day}.sketch"
+        if day in there:
+            continue
+        if not path.exists():
+            sketch = un.Sketch.hashed(2**14, epsilon=1, item_types=["int"])
+            sketch.update(np.arange(1000))
+            sketch.save(path)
+        row = client.send("reach", path, period=day)
+        with open(place / f"sent-{number}", "a") as log:
+            log.write(f"{day},{row['digest']}\\n")
+"""
+
+
+def _sender(place: Path, server: Server, token: str, number: int, days: list[str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", SENDER, server.address, token, str(place), str(number), *days])
+
+
+def main() -> None:
+    if len(sys.argv) > 1 and sys.argv[1] == "--server":
+        return run_server(sys.argv[2], int(sys.argv[3]), sys.argv[4] == "verified")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="put the result into docs/benchmarks.md")
+    parser.add_argument("--parts", nargs="+", default=["load", "faults", "scenarios"])
+    parser.add_argument("--reports", type=int, default=500)
+    parser.add_argument("--clients", type=int, default=50)
+    parser.add_argument("--cells", type=int, default=2**20)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--runs", type=int, default=10)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="unnoise-collector-") as name:
+        place = Path(name)
+        parts = {
+            "load": lambda: load(place, options.reports, options.clients, options.cells),
+            "faults": lambda: faults(place, options.kills), "scenarios": lambda: scenarios(place, options.runs),
+        }  # fmt: skip
+        texts = {part: "\n".join(parts[part]()) for part in options.parts}
+    for part, text in texts.items():
+        print(text)
+        if options.write:
+            about = machine("starlette", "uvicorn", "sqlalchemy")
+            write_section(f"collector-{part}", f"### The collector: {part}\n\n{text}\n\n{about}")
+    return None
+
+
+if __name__ == "__main__":
+    main()

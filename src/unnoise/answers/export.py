@@ -1,0 +1,263 @@
+"""Answers as files: the end of the name says what is written.
+
+A :class:`Document` holds what any of them may need: a sentence, tables of numbers, the promise in words, everything as
+plain Python, and an HTML page. ``csv`` and ``parquet`` get one long table with a row per answer; ``xlsx`` a sheet per
+table; ``md`` and ``html`` what a person reads; ``json`` what a program reads. Text from data is inert in all of them.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InputError
+from ..text import inert, inert_cell, inert_html
+from .estimate import Estimate
+from .questions import Sheet, mark
+from .render import plain, sensible, sheet_dict
+
+if TYPE_CHECKING:
+    from .compare import Comparison
+
+__all__ = ["SUFFIXES", "Document", "check_suffix", "comparison_document", "profiles_document", "written_as"]
+
+Columns = Mapping[str, Sequence[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Document:
+    """Something to be written.
+
+    title, lead : what it is, and its first sentence
+    long : the one table of csv and parquet
+    tables : the tables that a person reads, by name
+    about : the promise and public parameters, by name
+    whole : everything, as plain Python
+    page : makes the HTML page
+    """
+
+    title: str
+    lead: str
+    long: Columns
+    tables: Mapping[str, Columns]
+    about: Mapping[str, str]
+    whole: Mapping[str, Any]
+    page: Callable[[], str]
+
+
+def profiles_document(
+    named: Mapping[str, Sheet], *, title: str, guarantee: str, warnings: Sequence[str], page: Callable[[], str]
+) -> Document:
+    """Return what is to be written about one profile or several groups."""
+    first = next(iter(named.values()))
+    question, estimate = first.head
+    value, low, high = sensible(estimate, whole=question.whole)
+    lead = question.said(f"about {value} ({low}–{high})", first.asked.noun)
+    groups = list(named) != [""]
+    whole = {name: sheet_dict(sheet) for name, sheet in named.items()}
+    about = {"guarantee": guarantee} if guarantee else {}
+    return Document(
+        title=title,
+        lead=(f"{next(iter(named))}: " if groups else "") + lead[0].upper() + lead[1:],
+        long=_long(named),
+        tables={"answers": _answers(named, groups), "frequencies": _frequencies(named, groups)},
+        about=about | {f"note {i}": note for i, note in enumerate(warnings, 1)},
+        whole={**({"groups": whole} if groups else whole[""]), **about},
+        page=page,
+    )
+
+
+def _estimates(estimates: Sequence[Estimate]) -> dict[str, list[Any]]:
+    return {
+        "estimate": [e.value for e in estimates], "low": [e.low for e in estimates],
+        "high": [e.high for e in estimates], "level": [e.level for e in estimates],
+        "interval": [e.kind for e in estimates], "data_share": [e.data_share for e in estimates],
+        "note": [mark(e) for e in estimates],
+    }  # fmt: skip
+
+
+def _ranges(sheet: Sheet) -> list[tuple[int, int, Estimate]]:
+    """Return first, last and the items in each range of counts."""
+    curve, level = sheet.exact, sheet.asked.level
+    width = curve.last - curve.first + 1
+    ends = zip(curve.first.tolist(), curve.last.tolist())
+    triples = zip(curve.value * width, curve.low * width, curve.high * width)
+    return [(a, b, Estimate(float(v), 0.0, float(lo), float(hi), level)) for (a, b), (v, lo, hi) in zip(ends, triples)]
+
+
+def _long(named: Mapping[str, Sheet]) -> Columns:
+    """One row per answer and range: group, question, the counts it is about, estimate and interval."""
+    rows: list[tuple[str, str, int | None, int | None, Estimate]] = []
+    for name, sheet in named.items():
+        for question in sheet.asked.questions:
+            count = int(question.key.rpartition("_")[2]) if question.key[-1].isdigit() else None
+            last = count if question.key.startswith("exactly") else None
+            rows.append((name, question.key, count, last, sheet.answers[question.key]))
+        rows += [(name, "range", first, last, estimate) for first, last, estimate in _ranges(sheet)]
+    columns: dict[str, list[Any]] = {} if list(named) == [""] else {"group": [row[0] for row in rows]}
+    columns |= {"question": [r[1] for r in rows], "first": [r[2] for r in rows], "last": [r[3] for r in rows]}
+    return columns | _estimates([row[4] for row in rows])
+
+
+def _answers(named: Mapping[str, Sheet], groups: bool) -> Columns:
+    rows = [(name, sheet, *pair) for name, sheet in named.items() for pair in sheet.shown]
+    columns: dict[str, list[Any]] = {"group": [row[0] for row in rows]} if groups else {}
+    columns["question"] = [question.labelled(sheet.asked.noun) for _, sheet, question, _ in rows]
+    kept = ("estimate", "low", "high", "note")
+    return columns | {key: value for key, value in _estimates([row[3] for row in rows]).items() if key in kept}
+
+
+def _frequencies(named: Mapping[str, Sheet], groups: bool) -> Columns:
+    rows = [(name, *triple) for name, sheet in named.items() for triple in _ranges(sheet)]
+    columns: dict[str, list[Any]] = {"group": [row[0] for row in rows]} if groups else {}
+    columns["times"] = [f"{first:,}" if first == last else f"{first:,}–{last:,}" for _, first, last, _ in rows]
+    many = next(iter(named.values())).asked.noun.many
+    estimates = [row[3] for row in rows]
+    return columns | {many: [e.value for e in estimates], "low": [e.low for e in estimates],
+                      "high": [e.high for e in estimates]}  # fmt: skip
+
+
+def comparison_document(found: Comparison) -> Document:
+    """Return what is to be written about estimators set side by side."""
+    keys = ("method", "l1", "w1", "distinct", "total", "seconds", "failure")
+    table = {key: [getattr(result, key) for result in found.results] for key in keys}
+    distinct, total = (f"{found.truth[key]:,.0f}" for key in ("distinct", "total"))
+    lead = f"{distinct} distinct items, {total} occurrences, ε = {found.epsilon:g}."
+    about = {
+        "l1": "Σ|f̂ − f|", "w1": "Σ|F̂ − F|, the earth mover's distance",
+        "distinct, total": "how far the answers are off, as shares of the truth",
+        "repetitions": f"{found.repetitions} noisy releases",
+    }  # fmt: skip
+    title = "Estimators beside the truth"
+    return Document(
+        title, lead, table, {"estimators": table}, about, found.to_dict(),
+        lambda: _plain_page(title, lead, {"estimators": table}, about),
+    )  # fmt: skip
+
+
+# ── the writers ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _shown(value: Any) -> str:
+    """Write a cell for a person: a number with as many digits as it deserves."""
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 100 or value == round(value) else f"{value:.3g}"
+    return inert(value)
+
+
+def _rows(columns: Columns) -> list[tuple[Any, ...]]:
+    return list(zip(*columns.values()))
+
+
+def _csv(document: Document) -> bytes:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(document.long)
+    for row in _rows(document.long):
+        writer.writerow([inert_cell(cell) if isinstance(cell, str) else cell for cell in row])
+    return out.getvalue().encode()
+
+
+def _json(document: Document) -> bytes:
+    return (json.dumps(plain(dict(document.whole)), indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _parquet(document: Document) -> bytes:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    table = pa.table({name: pa.array(list(column)) for name, column in document.long.items()})
+    notes = {"title": document.title, "lead": document.lead, **document.about}
+    out = io.BytesIO()
+    parquet.write_table(table.replace_schema_metadata(notes), out)
+    return out.getvalue()
+
+
+def _xlsx(document: Document) -> bytes:
+    try:
+        import xlsxwriter
+    except ImportError:
+        raise InputError("writing .xlsx needs the package xlsxwriter: pip install 'unnoise[excel]'") from None
+    out = io.BytesIO()
+    inside = {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False, "nan_inf_to_errors": True}
+    with xlsxwriter.Workbook(out, inside) as book:
+        bold = book.add_format({"bold": True})
+        whole, fine = (book.add_format({"num_format": pattern}) for pattern in ("#,##0", "0.000"))
+        for name, columns in {**document.tables, "long": document.long}.items():
+            sheet = book.add_worksheet(name)
+            sheet.freeze_panes(1, 0)
+            sheet.write_row(0, 0, list(columns), bold)
+            for index, row in enumerate(_rows(columns), 1):
+                for column, cell in enumerate(row):
+                    style = fine if isinstance(cell, float) and abs(cell) < 10 and cell != round(cell) else whole
+                    sheet.write(index, column, inert(cell) if isinstance(cell, str) else cell, style)
+            sheet.autofit()
+        about = book.add_worksheet("about")
+        for index, pair in enumerate({"title": document.title, "in short": document.lead, **document.about}.items()):
+            about.write_row(index, 0, [inert(text) for text in pair])
+    return out.getvalue()
+
+
+def _markdown(document: Document) -> bytes:
+    escape = str.maketrans({"|": "\\|", "<": "&lt;", "*": "\\*", "_": "\\_", "`": "\\`", "[": "\\["})
+    lines = [f"# {inert(document.title).translate(escape)}", "", document.lead.translate(escape)]
+    for name, columns in document.tables.items():
+        lines += ["", f"## {name.capitalize()}", "", f"| {' | '.join(columns)} |"]
+        kinds = ("---" if isinstance(column[0] if column else "", str) else "--:" for column in columns.values())
+        lines.append(f"|{'|'.join(kinds)}|")
+        lines += [f"| {' | '.join(_shown(cell).translate(escape) for cell in row)} |" for row in _rows(columns)]
+    for name, text in document.about.items():
+        lines += ["", f"**{name.capitalize()}.** {inert(text).translate(escape)}"]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _plain_page(title: str, lead: str, tables: Mapping[str, Columns], about: Mapping[str, str]) -> str:
+    """Return a small page of tables, in the style of the report."""
+    from .report import page_style
+
+    parts = [f"<h1>{inert_html(title)}</h1><p class='lede'>{inert_html(lead)}</p>"]
+    for columns in tables.values():
+        head = "".join(f"<th>{inert_html(name)}</th>" for name in columns)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{inert_html(_shown(cell))}</td>" for cell in row) + "</tr>" for row in _rows(columns)
+        )
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        parts.append(f"<div class='card scroll'>{table}</div>")
+    parts += [f"<p><b>{inert_html(name)}</b>: {inert_html(text)}</p>" for name, text in about.items()]
+    return (
+        "<!doctype html><html lang='en'><head><meta charset='utf-8'><meta name='viewport' "
+        f"content='width=device-width, initial-scale=1'><title>{inert_html(title)}</title>"
+        f"<style>{page_style()}</style></head><body><main>{''.join(parts)}</main></body></html>"
+    )
+
+
+WRITERS: dict[str, Callable[[Document], bytes]] = {
+    ".html": lambda document: document.page().encode(), ".csv": _csv, ".json": _json, ".parquet": _parquet,
+    ".xlsx": _xlsx, ".md": _markdown,
+}  # fmt: skip
+SUFFIXES = tuple(WRITERS)
+"""The ends of names that say what is written."""
+
+
+def check_suffix(path: str) -> str:
+    """Return the end of a name that says what is to be written.
+
+    >>> check_suffix("out/report.HTML")
+    '.html'
+    """
+    suffix = PurePath(path).suffix.lower()
+    if suffix not in WRITERS:
+        raise InputError(f"{path}: the name must end in one of {', '.join(SUFFIXES)}, which says what is written")
+    return suffix
+
+
+def written_as(document: Document, suffix: str) -> bytes:
+    """Return the document as a file of this kind."""
+    return WRITERS[suffix](document)

@@ -1,0 +1,152 @@
+"""Answers on a terminal or in a pipe: one profile with its entries, or a row for each group that is never cut."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..text import inert_markup
+from ._show import print_json, screen
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ..answers.estimate import Estimate
+    from ..answers.questions import Question, Sheet
+
+__all__ = ["print_sheets"]
+
+ENTRIES = 24
+"""Most rows of the table of frequencies."""
+
+
+def print_sheets(found: Mapping[str, Sheet], guarantee: str = "", *, as_json: bool = False) -> None:
+    """Print answers, entries and the promise."""
+    from ..answers.render import sheet_dict
+    from ..answers.report import warnings_of
+
+    if as_json:
+        whole = {name: sheet_dict(sheet) for name, sheet in found.items()}
+        body = whole[""] if list(whole) == [""] else {"groups": whole}
+        print_json({**body, "guarantee": guarantee} if guarantee else body)
+        return
+    console = screen()
+    if list(found) == [""]:
+        _print_one(found[""], console)
+    else:
+        _print_groups(found, console)
+    for note in warnings_of(found):
+        console.print(f"\n[yellow]![/yellow] {inert_markup(note)}")
+    if guarantee:
+        console.print(f"\n{guarantee}", style="dim", markup=False)
+
+
+def _cell(question: Question, estimate: Estimate) -> tuple[str, str]:
+    """Return the estimate in bold and its interval, with what must be known of it."""
+    from ..answers.questions import mark
+    from ..answers.render import sensible
+
+    value, low, high = sensible(estimate, whole=question.whole)
+    note = mark(estimate)
+    return f"[bold]{value}[/bold]", f"{low} – {high}" + (f" [yellow]{note}[/yellow]" if note else "")
+
+
+def _print_one(sheet: Sheet, console: Console) -> None:
+    from ..answers.questions import mark
+    from ..answers.render import rich_table, sensible, subtitle
+
+    noun = sheet.asked.noun
+    question, estimate = sheet.head
+    value, low, high = sensible(estimate, whole=question.whole)
+    said = question.said(f"about [bold]{value}[/bold] ({low}–{high})", noun)
+    console.print(f"\n{said[0].upper()}{said[1:]}\n")
+    table = rich_table("question", "estimate", "95 % interval", "", left=("question", ""))
+    for question, estimate in sheet.shown:
+        value, low, high = sensible(estimate, whole=question.whole)
+        label, note = question.labelled(noun).lower(), mark(estimate)
+        table.add_row(inert_markup(label), f"[bold]{value}[/bold]", f"{low} – {high}", f"[yellow]{note}[/yellow]")
+    console.print(table)
+    console.print()
+    console.print(_entries(sheet))
+    console.print(f"\n{subtitle(sheet.profile)}", style="dim", markup=False)
+
+
+def _entries(sheet: Sheet) -> Any:
+    from ..answers.estimate import Estimate
+    from ..answers.render import rich_table, sensible
+
+    table = rich_table("times", inert_markup(sheet.asked.noun.many), "95 % interval", "", left=("",))
+    curve = sheet.exact
+    width = curve.last - curve.first + 1
+    top = max((curve.value * width).max(), 1.0)
+    for i in range(min(curve.first.size, ENTRIES)):
+        first, last, each = int(curve.first[i]), int(curve.last[i]), width[i]
+        estimate = Estimate(curve.value[i] * each, 0.0, curve.low[i] * each, curve.high[i] * each)
+        value, low, high = sensible(estimate)
+        label = f"{first:,}" if first == last else f"{first:,}–{last:,}"
+        table.add_row(label, f"[bold]{value}[/bold]", f"{low} – {high}", f"[cyan]{_bar(estimate.value / top)}[/cyan]")
+    return table
+
+
+def _bar(share: float, width: int = 28) -> str:
+    """Draw a share as a bar of eighths of a character."""
+    eighths = round(max(share, 0) * width * 8)
+    return "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8]
+
+
+def _grouped(sheet: Sheet) -> list[Question]:
+    """Return what the table of groups asks: the chosen thresholds, or the usual few."""
+    from ..answers.questions import DISTINCT, TOTAL, at_least, exactly, question
+
+    chosen = sheet.asked.at_least
+    several = [exactly(1), at_least(2), at_least(10)] if chosen is None else [at_least(k) for k in sorted(set(chosen))]
+    return list(dict.fromkeys([question(sheet.asked.headline), DISTINCT, TOTAL, *several]))
+
+
+def _print_groups(found: Mapping[str, Sheet], console: Console) -> None:
+    """Print one row per group: with intervals beside, else below the estimates, else one block per group."""
+    for beside in (True, False):
+        table = _group_table(found, beside=beside)
+        least = _width(table, console)
+        if least <= console.width or not console.is_terminal:
+            screen(least=least).print(table)
+            return
+    _print_blocks(found, console)
+
+
+def _width(table: Any, console: Console) -> int:
+    """Return the characters that a table takes, whatever the console has."""
+    from rich.measure import Measurement
+
+    return Measurement.get(console, console.options.update(max_width=10_000, width=10_000), table).maximum
+
+
+def _group_table(found: Mapping[str, Sheet], *, beside: bool) -> Any:
+    """Make a row for each group, the intervals beside or below the estimates."""
+    from ..answers.render import rich_table
+
+    first = next(iter(found.values()))
+    questions = _grouped(first)
+    table = rich_table("group", *(inert_markup(q.labelled(first.asked.noun).lower()) for q in questions))
+    for column in table.columns:
+        column.no_wrap = True
+    for name, sheet in found.items():
+        pairs = (_cell(question, sheet.answers[question.key]) for question in questions)
+        cells = (f"{value} ({span})" if beside else f"{value}\n{span}" for value, span in pairs)
+        table.add_row(inert_markup(name), *cells)
+    return table
+
+
+def _print_blocks(found: Mapping[str, Sheet], console: Console) -> None:
+    from ..answers.render import rich_table
+
+    for name, sheet in found.items():
+        console.print(f"[bold]{inert_markup(name)}[/bold]")
+        table = rich_table("question", "estimate", "interval", left=("question", "interval"))
+        table.show_header = False
+        for column in table.columns:
+            column.overflow = "fold"
+        for question in _grouped(sheet):
+            value, span = _cell(question, sheet.answers[question.key])
+            table.add_row(f"  {inert_markup(question.labelled(sheet.asked.noun).lower())}", value, span)
+        console.print(table)

@@ -1,0 +1,146 @@
+"""Mixtures of few atoms as models: profiles of few different counts.
+
+One atom is put where a single count would explain the cells best; more are added where the cells pull most, each set of
+places improved by moving its atoms while that helps. Masses have vague priors (a walk of length one each), so that
+evidence is Laplace's; a set of s places out of n costs log C(n, s) nats for naming it. The search goes on while twice
+what the last atom gained could still bring the mixture within reach of the best model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import gammaln
+
+from ..arrays import Floats, Int64
+from ._fourier import FAR, Blocks, FourierChannel
+from ._mode import find_mode
+from ._smooth_walk import Walk
+
+__all__ = ["Mixture", "mixtures"]
+
+MOST_POINTS = 6
+"""Atoms at most: with more a walk does as well."""
+
+HOPELESS = 1000.0
+"""Nats behind what is wanted at which an atom more is worth more than another move."""
+
+NEAR = 8
+"""Counts to either side of an atom to which it may be moved at once, in powers of two."""
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """Atoms alone: their channel, θ, the walk that stands for their prior, and the log evidence, naming included."""
+
+    channel: FourierChannel
+    theta: Floats
+    walk: Walk
+    precision: Floats
+    log_evidence: float
+    value: float
+    converged: bool
+
+    @property
+    def places(self) -> Int64:
+        """The counts of the atoms but FAR."""
+        return self.channel.blocks.atoms[self.channel.blocks.atoms < FAR]
+
+    @property
+    def mass(self) -> Floats:
+        """Their masses, FAR last."""
+        return np.asarray(np.exp(self.theta))
+
+
+def mixtures(
+    channel: FourierChannel, counts: Int64, total: float, level: float, wanted: float
+) -> list[Mixture]:
+    """Return mixtures of 1, 2, … atoms among ``counts``; ``wanted`` is the evidence that would count."""
+    far = channel.blocks.atoms[channel.blocks.atoms >= FAR]
+    found: list[Mixture] = []
+    best = _settled(channel, *_first(channel, counts, total, far), far, level, counts, wanted)
+    while best.converged:
+        found.append(best)
+        size = best.places.size
+        if size == min(MOST_POINTS, counts.size):
+            break
+        gain = best.value - found[-2].value if size > 1 else np.inf
+        if best.log_evidence + 2 * gain < wanted:
+            break
+        best = _settled(channel, *_another(best, counts), far, level, counts, wanted)
+    return found
+
+
+def _blocks(places: Int64, far: Int64) -> Blocks:
+    return Blocks(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), 0).with_atoms(np.append(places, far))
+
+
+def _fit(channel: FourierChannel, places: Int64, mass: Floats, far: Int64, level: float, choices: int) -> Mixture:
+    """Find the masses of atoms at these places."""
+    own = channel.with_blocks(_blocks(places, far))
+    walk = Walk(np.zeros(mass.size), np.zeros(mass.size, dtype=np.int64), 2, level=level)
+    precision = walk.precision(1.0)
+    mode = find_mode(own, walk, precision, np.log(np.maximum(mass, 1e-3)))
+    s = places.size
+    cost = float(gammaln(choices + 1) - gammaln(s + 1) - gammaln(choices - s + 1))
+    value = own.at(np.exp(mode.theta)).value
+    return Mixture(own, mode.theta, walk, precision, mode.log_evidence - cost, value, mode.converged)
+
+
+def _first(channel: FourierChannel, counts: Int64, total: float, far: Int64) -> tuple[Int64, Floats]:
+    """One atom, with all occurrences: the count that explains the cells best."""
+    even = np.unique(np.rint(np.geomspace(1, counts[-1], 32)).astype(np.int64))
+    full = [part.ends[np.argsort(-part.tally[:-1])[:4]] for part in channel.parts]
+    tried = np.intersect1d(np.concatenate([even, channel.blocks.atoms, *full]), counts)
+    beyond = np.maximum([part.tally[-1] for part in channel.parts], 1.0).sum() * np.ones(far.size)
+    values = [channel.with_blocks(_blocks(np.array([t]), far)).at(np.append(total / t, beyond)).value for t in tried]
+    t = int(tried[int(np.argmax(values))])
+    return np.array([t]), np.append(total / t, beyond)
+
+
+def _another(mixture: Mixture, counts: Int64) -> tuple[Int64, Floats]:
+    """Add an atom where the cells pull most, with a tenth of the mass of the lightest."""
+    state = mixture.channel.at(mixture.mass)
+    some = np.intersect1d(np.concatenate([np.geomspace(1, counts[-1], 200).astype(np.int64), counts[:64]]), counts)
+    strain = mixture.channel.strain(state, Blocks(some, some + 1, some.size))
+    strain[np.isin(some, mixture.places)] = -np.inf
+    places = np.append(mixture.places, some[int(np.argmax(strain))])
+    mass = np.insert(mixture.mass, mixture.places.size, 0.1 * mixture.mass[: mixture.places.size].min())
+    return places, mass
+
+
+def _settled(
+    channel: FourierChannel, places: Int64, mass: Floats, far: Int64, level: float, counts: Int64, wanted: float
+) -> Mixture:
+    """Fit, then move atoms one by one while that raises the likelihood; less often while far from what is wanted."""
+    best = _fit(channel, places, mass, far, level, counts.size)
+    for turn in range(2 * MOST_POINTS):
+        if turn > 1 and best.log_evidence < wanted - HOPELESS:
+            break
+        moved = _moves(best, counts)
+        values = [channel.with_blocks(_blocks(p, far)).at(m).value for p, m in moved]
+        if not values:
+            break
+        places, mass = moved[int(np.argmax(values))]
+        other = _fit(channel, places, mass, far, level, counts.size)
+        if not other.converged or other.value <= best.value + 1e-3:
+            break
+        best = other
+    return best
+
+
+def _moves(mixture: Mixture, counts: Int64) -> Sequence[tuple[Int64, Floats]]:
+    """Every mixture with one atom moved a little, its occurrences kept."""
+    steps = [sign * 2**k for k in range(int(math.log2(NEAR)) + 1) for sign in (1, -1)]
+    found = []
+    for i, place in enumerate(mixture.places):
+        for step in steps:
+            new = place + step
+            if counts[0] <= new <= counts[-1] and new not in mixture.places:
+                places, mass = mixture.places.copy(), mixture.mass.copy()
+                places[i], mass[i] = new, mass[i] * place / new
+                found.append((places, mass))
+    return found

@@ -1,0 +1,170 @@
+"""Every baseline keeps a figure or bound of its own paper; and the direct model is beside them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from oracles_answers import holds_between
+from unnoise import testing
+from unnoise.baselines import BASELINES, Released, graphical, karwa_degrees, synthetic_graph, vector_of_counts
+from unnoise.baselines.partitions import _draw
+from unnoise.errors import IncompatibleError, InputError
+from unnoise.noise import DiscreteLaplace
+
+
+def zipf(items: int, seed: int = 1) -> np.ndarray:
+    return np.minimum(np.random.default_rng(seed).zipf(1.8, items), 2000)
+
+
+def boxes(released: Released, counts: np.ndarray) -> float:
+    """‖sorted counts − sorted counts‖₁ = Σ |S − Ŝ|, the error of this literature."""
+    top = int(max(counts.max(initial=1), released.support.max(initial=1)))
+    true = np.cumsum(np.bincount(counts, minlength=top + 1)[::-1])[::-1][1:]
+    mine = np.zeros(top + 1)
+    mine[released.support] = released.items
+    return float(np.abs(np.cumsum(mine[::-1])[::-1][1:] - true).sum())
+
+
+def mean_error(name: str, counts: np.ndarray, epsilon: float, runs: int = 8) -> float:
+    return float(np.mean([boxes(BASELINES[name](counts, epsilon), counts) for _ in range(runs)]))
+
+
+@pytest.mark.parametrize("name", sorted(BASELINES))
+def test_without_noise_every_mechanism_is_right(name: str) -> None:
+    """But for what a mechanism leaves out by design; each says who trusts whom, and for what ε is."""
+    mechanism = BASELINES[name]
+    assert mechanism.citation
+    assert mechanism.model in ("central", "pan-private", "local noise")
+    counts = np.concatenate([np.zeros(20, dtype=int), np.full(60, 1), np.full(40, 2), [3, 3, 10]])
+    if name == "blocki":  # draws by itself: a large ε instead
+        found = mechanism(counts, 60)
+    else:
+        with testing.noiseless():
+            found = mechanism(counts, 30)
+    wanted = {1: 60, 2: 40, 3: 2, 10: 1}
+    if name in ("thresholded",):
+        wanted = {1: 60, 2: 40, 3: 2}
+    assert {int(t): round(float(n)) for t, n in zip(found.support, found.items) if round(float(n))} == wanted
+
+
+def test_bad_counts_are_refused() -> None:
+    for counts in ([-1], [1.5], [[1]]):
+        with pytest.raises(InputError, match="counts must be"):
+            BASELINES["hay"](counts, 1)
+
+
+@pytest.mark.statistical
+def test_naive_fills_the_expected_share_of_empty_cells() -> None:
+    a, cells = math.exp(-1), 20_000
+    found = BASELINES["naive"](np.zeros(cells, dtype=int), 1)
+    assert holds_between(int(found.items.sum()), cells, a / (1 + a), a / (1 + a))
+    assert not holds_between(int(found.items.sum()), cells, 0.3, 0.4)
+
+
+@pytest.mark.statistical
+def test_bins_carry_noise_for_sensitivity_two() -> None:
+    """Laplace mechanism: the variance of each bin is that of noise at ε/2, not at ε."""
+    counts = np.repeat(np.arange(1, 401), 300)
+    found = BASELINES["bins"](counts, 1)
+    spread = float(np.var(found.items - 300))
+    low, high = (DiscreteLaplace(e).variance for e in ("0.75", "0.35"))
+    assert low < spread < high
+    assert not low < DiscreteLaplace(1).variance < high
+
+
+def test_hay_has_the_error_of_its_theorem() -> None:
+    """VLDB 2010, Theorem 2: where sorted counts have few distinct values, O(log³ n/ε²) in all instead of 2n/ε²."""
+    counts, epsilon = np.full(4000, 50), 1.0
+    squares = []
+    for _ in range(6):
+        found = BASELINES["hay"](counts, epsilon)
+        squares.append(float(((found.support - 50) ** 2) @ found.items))
+    plain = counts.size * DiscreteLaplace(epsilon).variance
+    print(f"{np.mean(squares):.1f} against {plain:.0f}, log³ n = {math.log(4000) ** 3:.0f}")
+    assert np.mean(squares) < math.log(counts.size) ** 3 / epsilon**2 < plain / 10
+
+
+@pytest.mark.parametrize("name", ["suresh", "manurangsi", "blocki", "ghazi"])
+def test_sorted_counts_err_like_the_root_of_their_sum(name: str) -> None:
+    """ℓ1 of sorted counts O(√N/ε) (Blocki et al.; √(N/ε) up to logarithms for the others): 16 times N, 4 times that.
+
+    naive, the control, errs like N.
+    """
+    small, large = zipf(1500), np.tile(zipf(1500), 16)
+    epsilon = 1.0
+    errors = [mean_error(name, counts, epsilon, 5) for counts in (small, large)]
+    bound = 4 * math.sqrt(large.sum()) / epsilon
+    print(name, errors, bound)
+    assert errors[1] < (bound if name != "ghazi" else 4 * bound)
+    assert errors[1] / errors[0] < 8
+    clamped = [mean_error("naive", counts, epsilon, 2) for counts in (small, large)]
+    assert clamped[1] / clamped[0] > 10
+
+
+def test_one_vector_beats_a_split_budget() -> None:
+    counts = zipf(20_000)
+    assert mean_error("manurangsi", counts, 0.5, 12) < mean_error("suresh", counts, 0.5, 12)
+
+
+@pytest.mark.statistical
+def test_partitions_are_drawn_by_the_exponential_mechanism() -> None:
+    """All falling curves within the band of a tiny one, against their weights; a wrong ε is rejected."""
+    from scipy.stats import chi2
+
+    curve, half, scale, runs = np.array([2, 1]), 2, 0.5, 6000
+    seen: dict[tuple[int, ...], int] = {}
+    for _ in range(runs):
+        drawn = tuple(int(v) for v in _draw(curve, half, scale))
+        seen[drawn] = seen.get(drawn, 0) + 1
+
+    def statistic(power: float) -> tuple[float, float]:
+        weights = {
+            (u, v): math.exp(-power * (abs(u - 2) + abs(v - 1))) for u in range(5) for v in range(4) if v <= u
+        }
+        whole = sum(weights.values())
+        rest = [(seen.get(k, 0), runs * w / whole) for k, w in weights.items()]
+        assert sum(n for n, _ in rest) == runs
+        return sum((n - e) ** 2 / e for n, e in rest), float(chi2.isf(1e-9, len(rest) - 1))
+
+    found, threshold = statistic(scale)
+    assert found < threshold
+    found, threshold = statistic(scale * 1.4)
+    assert found > threshold
+
+
+def test_karwa_releases_degrees_of_a_graph() -> None:
+    import networkx
+
+    degrees = np.array([d for _, d in networkx.barabasi_albert_graph(300, 3, seed=1).degree()])
+    released = karwa_degrees(degrees, 1)
+    assert networkx.is_graphical(released.tolist())
+    graph = synthetic_graph(released)
+    assert sorted((d for _, d in graph.degree()), reverse=True) == released.tolist()
+    noisy = np.sort(degrees)[::-1] + 5
+    noisy[0] = 400
+    assert not networkx.is_graphical(noisy.tolist())
+    assert networkx.is_graphical(graphical(noisy).tolist())
+    assert np.abs(released - np.sort(degrees)[::-1]).mean() < DiscreteLaplace("1/2").variance ** 0.5
+
+
+@pytest.mark.statistical
+def test_vector_of_counts_is_unbiased() -> None:
+    """Reach: standard deviation √(m·Var Z); overlap: within 6 of √(|A||B|/m), summed over runs."""
+    rng = np.random.default_rng(5)
+    m, errors, overlaps = 1024, [], []
+    for _ in range(60):
+        both, left, right = (rng.integers(0, 2**63, n).astype(np.uint64) for n in (1000, 2000, 3000))
+        one = vector_of_counts(np.concatenate([both, left]), 1, buckets=m)
+        two = vector_of_counts(np.concatenate([both, right, right]), 1, buckets=m)
+        errors.append(one.reach - 3000)
+        overlaps.append(one.overlap(two) - 1000)
+    deviation = math.sqrt(m * DiscreteLaplace(1).variance)
+    assert abs(np.mean(errors)) < 6.2 * deviation / math.sqrt(60)
+    expected = math.sqrt((3000 + m * 1.84) * (4000 + m * 1.84) / m)
+    assert 0.5 < np.std(overlaps) / expected < 1.6
+    assert abs(np.mean(overlaps)) < 6.2 * 1.6 * expected / math.sqrt(60)
+    with pytest.raises(IncompatibleError, match="buckets"):
+        one.overlap(vector_of_counts(both, 1, buckets=64))

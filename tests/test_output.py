@@ -1,0 +1,230 @@
+"""Answers as files: the end of the name decides, nothing is lost, and nothing that cost ε is overwritten."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import sys
+import zipfile
+
+import numpy as np
+import polars as pl
+import pytest
+
+from unnoise.answers.compare import compare
+from unnoise.answers.estimate import TOO_NOISY, Estimate
+from unnoise.answers.export import SUFFIXES, check_suffix, comparison_document, profiles_document, written_as
+from unnoise.answers.questions import Asked, Sheet, noun, sheets
+from unnoise.answers.reconstruct import reconstruct
+from unnoise.cli import main
+from unnoise.cli._tables import print_sheets
+from unnoise.errors import InputError
+from unnoise.sketches.sketch import Sketch
+
+COUNTS = np.repeat([0, 1, 2, 7], [400, 300, 200, 100])
+ASKED = Asked(at_least=(1, 3), headline="at_least_3", noun=noun("user"))
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Sheet]:
+    groups = (("=North", 1), ("South|", 2))
+    return sheets({name: reconstruct(COUNTS * k, epsilon=10, method="isotonic") for name, k in groups}, ASKED)
+
+
+@pytest.fixture(scope="module")
+def document(found):
+    return profiles_document(
+        found, title="Reach <b>", guarantee="ε = 50 *here*.", warnings=["mind"], page=lambda: "<html>page</html>"
+    )
+
+
+# ── one document, six kinds of file ───────────────────────────────────────────────────────────────────────────
+
+
+def test_csv_and_parquet_hold_the_same_long_table(document, tmp_path):
+    rows = list(csv.DictReader(io.StringIO(written_as(document, ".csv").decode())))
+    (tmp_path / "x.parquet").write_bytes(written_as(document, ".parquet"))
+    table = pl.read_parquet(tmp_path / "x.parquet")
+    assert table.columns == list(rows[0])
+    assert [float(row["estimate"]) for row in rows] == table["estimate"].to_list()
+    once = table.filter((pl.col("group") == "=North") & (pl.col("question") == "exactly_1")).row(0, named=True)
+    assert (once["first"], once["last"], round(once["estimate"])) == (1, 1, 300)
+    reach = table.filter((pl.col("group") == "=North") & (pl.col("question") == "at_least_3")).row(0, named=True)
+    assert (reach["first"], reach["last"], round(reach["estimate"])) == (3, None, 100)
+    ranges = table.filter((pl.col("group") == "=North") & (pl.col("question") == "range"))
+    assert ranges["estimate"].sum() == pytest.approx(600, rel=1e-4)
+    assert rows[0]["group"] == "'=North", "a spreadsheet must not see a formula"
+
+
+def test_json_holds_everything(document, found):
+    whole = json.loads(written_as(document, ".json"))
+    assert whole["guarantee"] == "ε = 50 *here*."
+    answers = whole["groups"]["=North"]["answers"]
+    assert answers["at_least_3"]["value"] == pytest.approx(100, rel=1e-4)
+    assert set(answers) == set(found["=North"].answers)
+    assert {"kind", "data_share", "marked"} <= set(answers["distinct"])
+
+
+def test_xlsx_has_a_sheet_per_table(document):
+    with zipfile.ZipFile(io.BytesIO(written_as(document, ".xlsx"))) as book:
+        names = book.read("xl/workbook.xml").decode()
+        texts = book.read("xl/sharedStrings.xml").decode()
+        first = book.read("xl/worksheets/sheet1.xml").decode()
+    assert all(f'name="{name}"' in names for name in ("answers", "frequencies", "long", "about"))
+    assert "Distinct users" in texts
+    assert "<f>" not in first, "no formula, whatever a group is called"
+    assert "=North" in texts
+
+
+def test_markdown_reads_as_a_page(document):
+    text = written_as(document, ".md").decode()
+    assert text.startswith("# Reach &lt;b>")
+    assert "users were seen at least 3 times" in text
+    assert "| South\\| | Distinct users | 600 |" in text
+    assert "**Guarantee.** ε = 50 \\*here\\*." in text
+
+
+def test_the_page_is_the_page(document):
+    assert written_as(document, ".html") == b"<html>page</html>"
+
+
+def test_a_comparison_in_all_kinds():
+    document = comparison_document(compare(COUNTS, epsilon=1, methods=["isotonic", "linear"]))
+    for suffix in SUFFIXES:
+        data = written_as(document, suffix)
+        assert b"isotonic" in data or suffix == ".xlsx", suffix
+    assert b"<table" in written_as(document, ".html")
+
+
+def test_other_ends_of_names_are_refused():
+    assert check_suffix("A.MD") == ".md"
+    for wrong in ("out", "out.xls", "out.pdf", "out.html.gz"):
+        with pytest.raises(InputError, match=r"must end in one of \.html, \.csv"):
+            check_suffix(wrong)
+
+
+# ── on a terminal and in a pipe ───────────────────────────────────────────────────────────────────────────────
+
+
+def printed(found, monkeypatch, capsys, *, width: int, terminal: bool) -> str:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    print_sheets(found, "the promise")
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 200])
+@pytest.mark.parametrize("terminal", [True, False])
+def test_groups_are_never_cut(found, monkeypatch, capsys, width, terminal):
+    text = printed(found, monkeypatch, capsys, width=width, terminal=terminal)
+    assert "…" not in text
+    for sheet in found.values():
+        for key in ("distinct", "total", "at_least_1", "at_least_3"):
+            assert f"{sheet.answers[key].value:,.0f}" in text
+    if terminal:
+        plain = [line for line in text.split("\n")]
+        assert all(len(_without_style(line)) <= width for line in plain)
+    else:
+        assert sum("=North" in line for line in text.split("\n")) == 1
+        assert next(line for line in text.split("\n") if "=North" in line).count("–") == 4, "one row holds it all"
+
+
+def _without_style(line: str) -> str:
+    import re
+
+    return re.sub(r"\x1b\[[0-9;]*m", "", line)
+
+
+def test_marks_are_shown_everywhere(monkeypatch, capsys):
+    profile = reconstruct(COUNTS, epsilon=10, method="isotonic")
+    good = Sheet.of(profile)
+    noisy = Estimate(500.0, 400.0, 0.0, 9000.0, marked=True)
+    bad = Sheet(profile, good.asked, {**good.answers, "exactly_1": noisy})
+    documents = [
+        profiles_document({"": sheet}, title="t", guarantee="", warnings=[], page=str) for sheet in (good, bad)
+    ]
+    for suffix in (".csv", ".md"):
+        clean, marked = (written_as(document, suffix).decode() for document in documents)
+        assert TOO_NOISY not in clean
+        assert TOO_NOISY in marked
+    assert json.loads(written_as(documents[1], ".json"))["answers"]["exactly_1"]["marked"] is True
+    for sheet, shown in ((good, False), (bad, True)):
+        print_sheets({"": sheet})
+        assert (TOO_NOISY in capsys.readouterr().out) is shown
+
+
+# ── nothing is overwritten ────────────────────────────────────────────────────────────────────────────────────
+
+
+class Shell:
+    def __init__(self, monkeypatch, capfd):
+        self.monkeypatch, self.capture = monkeypatch, capfd
+
+    def __call__(self, *arguments, code: int = 0) -> str:
+        self.monkeypatch.setattr(sys, "argv", ["unnoise", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            main()
+        out, err = self.capture.readouterr()
+        assert (left.value.code or 0) == code, err
+        return err if code else out
+
+
+@pytest.fixture
+def shell(monkeypatch, capfd):
+    return Shell(monkeypatch, capfd)
+
+
+@pytest.fixture
+def data(tmp_path):
+    (tmp_path / "n.csv").write_text("n\n" + "".join(f"{n}\n" for n in COUNTS))
+    sketch = Sketch.known(50, epsilon=5)
+    sketch.update([1, 1, 2])
+    sketch.save(tmp_path / "a.sketch")
+    return tmp_path
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_estimate_writes_what_the_name_says(shell, data, suffix):
+    out = data / f"x{suffix}"
+    shell("estimate", data / "a.sketch", "-o", out, "--noun", "user", "--at-least", "1,2", "--headline", "at-least-2")
+    assert out.stat().st_size > 100
+    before = out.read_bytes()
+    assert "exists already" in shell("estimate", data / "a.sketch", "-o", out, code=2)
+    assert out.read_bytes() == before
+    shell("estimate", data / "a.sketch", "-o", out, "--force")
+    assert out.read_bytes() != before
+
+
+def test_nothing_is_read_before_the_output_is_settled(shell, data):
+    """An ε must not be spent for an answer that cannot be kept."""
+    profile = ("profile", data / "n.csv", "-c", "n", "-e", "1", "-o")
+    for output, expected in (("x.xls", "must end in one of"), ("no/such/x.csv", "there is no folder")):
+        message = shell(*profile, data / output, code=2)
+        assert expected in message
+    (data / "kept.sketch").write_bytes(b"precious")
+    assert "exists already" in shell("sketch", data / "n.csv", "-c", "n", "-e", "1", "-o", data / "kept.sketch", code=2)
+    assert (data / "kept.sketch").read_bytes() == b"precious"
+
+
+def test_an_input_is_never_the_output(shell, data):
+    link = data / "link.csv"
+    os.symlink(data / "n.csv", link)
+    for arguments in (
+        ("profile", data / "n.csv", "-c", "n", "-e", "1", "-o", data / "n.csv"),
+        ("profile", str(data / "*.csv"), "-c", "n", "-e", "1", "-o", data / "n.csv"),
+        ("sketch", link, "-c", "n", "-e", "1", "-o", data / "n.csv"),
+        ("merge", data / "a.sketch", data / "n.csv", "-o", data / "a.sketch"),
+        ("compare", data / "n.csv", "--count-column", "n", "-e", "1", "-o", data / "n.csv"),
+    ):
+        before = (data / "n.csv").read_bytes(), (data / "a.sketch").read_bytes()
+        assert "must not be written to" in shell(*arguments, "--force", code=2)
+        assert before == ((data / "n.csv").read_bytes(), (data / "a.sketch").read_bytes())
+
+
+def test_bad_words_speak_of_options(shell, data):
+    base = ("estimate", data / "a.sketch")
+    assert "--at-least must be whole numbers" in shell(*base, "--at-least", "1,x", code=2)
+    assert "--headline must be exactly-K" in shell(*base, "--headline", "mode", code=2)
