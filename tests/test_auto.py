@@ -11,6 +11,7 @@ from test_smooth import distance, noised
 from unnoise.errors import ConvergenceError
 from unnoise.estimators import auto as module
 from unnoise.estimators.auto import auto, posterior_profile, whole_cells
+from unnoise.estimators.banded import likelihood
 from unnoise.estimators.isotonic import isotonic
 from unnoise.estimators.paper import paper
 from unnoise.noise import DiscreteLaplace
@@ -66,10 +67,27 @@ def test_neighbouring_spikes(bound):
     assert distance(auto(noised(counts, 1), max_count=bound), counts) < 0.05
 
 
-def test_evenly_spread_over_a_long_range_falls_back():
-    fit = auto(noised(np.random.default_rng(0).integers(0, 20_000, 200_000), 1))
+def test_evenly_spread_over_a_long_range_is_smoothed():
+    counts = np.random.default_rng(0).integers(0, 8000, 100_000)
+    noisy = noised(counts, 1)
+    fit = auto(noisy)
+    assert fit.method == "auto"
+    assert distance(fit, counts) < 0.6 * distance(likelihood(noisy), counts)
+
+
+def test_spread_over_too_long_a_range_falls_back():
+    fit = auto(noised(np.random.default_rng(0).integers(0, 60_000, 500_000), 1))
     assert fit.method == "likelihood"
     assert "too long a range" in fit.diagnostics["fallback"]
+
+
+def test_even_counts_are_even():
+    """Against `likelihood`, which is not told either; a smooth law would give odd counts half of the mass."""
+    counts = 2 * (np.random.default_rng(0).geometric(0.1, 50_000) - 1)
+    noisy = noised(counts, 0.5)
+    fit = auto(noisy)
+    assert distance(fit, counts) < 0.5 * distance(likelihood(noisy), counts)
+    assert fit.mass[fit.support % 2 == 1].sum() < 0.1
 
 
 def test_masses_are_whole_cells():
@@ -140,10 +158,10 @@ def test_poisson_counts_are_known_for_what_they_are(mean):
 
 def test_posterior_profile_is_bayes_cell_by_cell():
     """Against the sum over cells of P(count | noisy count), with explicit probabilities."""
-    from unnoise.estimators._smooth_channel import DenseChannel
+    from unnoise.estimators._smooth_channel import BandedChannel
     from unnoise.estimators._smooth_grid import body_of
 
-    noisy = noised(np.random.default_rng(0).poisson(3, 400), 1, power=2)
+    noisy = noised(np.random.default_rng(0).poisson(3, 400), 1)
     body = body_of(noisy, None)
     g = np.exp(-0.3 * body.counts)
     g /= g.sum()
@@ -151,7 +169,7 @@ def test_posterior_profile_is_bayes_cell_by_cell():
     for row, cells in zip(body.rows, body.tally):
         joint = g * noisy.noise.pmf(row - body.counts)
         expected += cells * joint / joint.sum()
-    found = posterior_profile(DenseChannel(body, noisy.noise), g, body.tally / body.cells)
+    found = posterior_profile(BandedChannel(body, noisy.noise), g, body.tally / body.cells)
     assert np.allclose(found, expected / expected.sum(), atol=1e-9)
 
 

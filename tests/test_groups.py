@@ -72,11 +72,11 @@ def test_streams_from_files(tmp_path):
 
 
 def test_undeclared_groups_are_refused_or_dropped():
-    grouped = GroupedSketch(["A"], make)
+    grouped = GroupedSketch(["A"], make, unknown="error")
     with pytest.raises(InputError, match="groups must be declared"):
         grouped.update([1, 2], ["A", "B"])
     with noiseless():
-        dropping = GroupedSketch(["A"], make, unknown="drop")
+        dropping = GroupedSketch(["A"], make)
     dropping.update([1, 2], ["A", "B"])
     assert release(dropping.sketches["A"]).counts.sum() == 1
 

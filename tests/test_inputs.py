@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from sketch_tools import make, refused
+from unnoise import testing
 from unnoise.errors import InputError, UnnoiseError
 from unnoise.sketches.sketch import Sketch
 
@@ -76,15 +77,23 @@ def test_bad_items_are_refused_and_change_nothing(name: str) -> None:
     sketch.update(["still works"])
 
 
-def test_item_outside_a_known_domain_changes_nothing() -> None:
-    for sketch, items in (
-        (Sketch.known(10, epsilon=1), [1, 2, 10]),
-        (Sketch.known(10, epsilon=1), np.array([-1])),
-        (Sketch.known(["a", "b"], epsilon=1), ["a", "c"]),
-        (Sketch.sampled(10, rate=1, epsilon=1), [1, 10]),
-        (Sketch.sampled(["a", "b"], rate=1, epsilon=1), ["a", "c"]),
-    ):
-        refused(InputError, "declared domain.*got one outside", lambda s=sketch, i=items: s.update(i), sketch)
+OUTSIDE: list[tuple[Callable[..., Sketch], Any]] = [
+    (lambda **options: Sketch.known(10, epsilon=1, **options), [1, 2, 10]),
+    (lambda **options: Sketch.known(10, epsilon=1, **options), np.array([-1, 1, 2])),
+    (lambda **options: Sketch.known(["a", "b"], epsilon=1, **options), ["a", "c", "b"]),
+    (lambda **options: Sketch.sampled(10, rate=1, epsilon=1, **options), [1, 2, 10]),
+    (lambda **options: Sketch.sampled(["a", "b"], rate=1, epsilon=1, **options), ["a", "c", "b"]),
+]
+
+
+@pytest.mark.parametrize(("make_one", "items"), OUTSIDE)
+def test_items_outside_a_known_domain_are_left_out_or_refused(make_one: Callable[..., Sketch], items: Any) -> None:
+    strict = make_one(unknown="error")
+    refused(InputError, "declared domain.*got one outside", lambda: strict.update(items), strict)
+    with testing.noiseless():
+        sketch = make_one()
+    sketch.update(items)
+    assert sketch._cells.sum() == 2
 
 
 @pytest.mark.parametrize("domain", [["a", "b", "a"], [1, 2, 1], [(1, "a"), (1, "a")], np.array([3, 3])])
@@ -110,8 +119,8 @@ SECRET = 987_654_321
         lambda s: s.update(pd.Series(["secret-item", SECRET])),
         lambda s: s.update(pa.array([2**64 - 1 - SECRET], pa.uint64())),
         lambda s: s.update(pl.Series([2**64 - 1 - SECRET], dtype=pl.UInt64)),
-        lambda s: Sketch.known(["a"], epsilon=1).update(["secret-item"]),
-        lambda s: Sketch.known(5, epsilon=1).update([SECRET]),
+        lambda s: Sketch.known(["a"], epsilon=1, unknown="error").update(["secret-item"]),
+        lambda s: Sketch.known(5, epsilon=1, unknown="error").update([SECRET]),
         lambda s: s.update([("secret-item", 1), ("secret-item",)]),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from decimal import Decimal
 from fractions import Fraction
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from oracles_noise import difference_log_pmf, difference_pmf
-from unnoise import DiscreteLaplace, InputError
+from unnoise import DiscreteLaplace, InputError, discrete_laplace
 
 LAWS = [(e, r) for e in ("1/1000", "0.1", "1", "10") for r in ("1/10", "1/2", "1", "3/2", "2", "5")]
 
@@ -100,6 +101,39 @@ def test_epsilon_is_the_rational_it_prints_as(given: object) -> None:
 def test_what_is_no_epsilon_is_refused(given: object, message: str) -> None:
     with pytest.raises(InputError, match=message.replace("(", r"\(")):
         DiscreteLaplace(given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "power", "message"),
+    [
+        ("1e-19", 1, "epsilon must be between 1e-12 and 500 per occurrence, got 1e-19"),
+        (10**4, 1, "epsilon must be between 1e-12 and 500"),
+        ("1e400", 1, "epsilon must be between 1e-12 and 500"),
+        ("1e-400", 1, "epsilon must be between 1e-12 and 500"),
+        ("1e999999999", 1, "epsilon must be a finite number"),
+        (Decimal("1e999999999"), 1, "epsilon must be a finite number"),
+        ("9" * 10**6, 1, "epsilon must be a finite number"),
+        (1, "1e6", "power must be at most 32,768"),
+        ("1e-5", "3/2", "epsilon must be at least 1/4096 per occurrence for a power that is not whole"),
+    ],
+)
+def test_what_noise_cannot_hold_is_refused(epsilon: object, power: object, message: str) -> None:
+    """At once, in a few words: some of these wrapped around, ran for minutes or were errors of Python."""
+    with pytest.raises(InputError, match=message) as caught:
+        DiscreteLaplace(epsilon, power)  # type: ignore[arg-type]
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize(("epsilon", "power"), [("1e-12", 1), ("1e-12", 5), (500, 1), ("1/4096", "3/2"), (500, "1/2")])
+def test_what_noise_can_hold_is_drawn_quickly(epsilon: str, power: str) -> None:
+    """The control: at the edges of what is accepted the noise has its scale, and no sample comes near 64 bits."""
+    noise = DiscreteLaplace(epsilon, power)
+    start = time.process_time()
+    drawn = discrete_laplace(4000, epsilon, power=power)
+    assert time.process_time() - start < 20
+    assert np.abs(drawn).max() < 2**50
+    deviation = np.sqrt(noise.variance)
+    assert deviation * 0.8 - 0.1 <= drawn.std() <= deviation * 1.2 + 0.1
 
 
 def test_noises_add_only_at_equal_epsilon() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from unnoise.errors import ConvergenceError, InputError
-from unnoise.estimators._smooth_channel import BandedChannel, DenseChannel
+from unnoise.estimators._smooth_channel import BandedChannel
 from unnoise.estimators._smooth_grid import body_of, dense_runs
 from unnoise.estimators._smooth_mode import find_mode
 from unnoise.estimators._smooth_walk import Walk
@@ -154,16 +154,6 @@ def test_newton_system_by_dense_means(order, epsilon, log_strength, seed):
     assert log_det == pytest.approx(np.linalg.slogdet(a)[1], abs=1e-4)
 
 
-def test_dense_channel_agrees_with_banded_inside():
-    """For power 1, away from the ends, both channels give the same law."""
-    noisy = noised(np.random.default_rng(1).poisson(40, 3000), 1)
-    body = body_of(noisy, None)
-    dense, banded = DenseChannel(body, noisy.noise), BandedChannel(body, noisy.noise)
-    f = np.exp(-((body.counts - 40) ** 2) / 80.0)
-    inside = slice(5, -5)
-    assert np.allclose(dense.forward(f)[inside], banded.forward(f)[inside], rtol=1e-4, atol=1e-7)
-
-
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=60), st.integers(1, 50), st.integers(1, 10))
 def test_runs_are_apart_and_hold_every_dense_value(values, window, few):
@@ -177,10 +167,9 @@ def test_runs_are_apart_and_hold_every_dense_value(values, window, few):
             assert any(low <= v <= high for low, high in runs)
 
 
-@pytest.mark.parametrize("power", [1, 2])
-def test_body_keeps_every_cell(power):
+def test_body_keeps_every_cell():
     counts = np.concatenate([np.zeros(500), np.full(500, 3), [10**6, 10**12]])
-    noisy = noised(counts, 0.5, power=power)
+    noisy = noised(counts, 0.5)
     body = body_of(noisy, None)
     assert body.cells + body.far_tally.sum() == noisy.cells
     assert body.far_values.min() > body.runs[-1][1]
@@ -218,3 +207,44 @@ def test_refuses_what_it_cannot_smooth():
         smooth(NoisyProfile.from_counts([0, 1000, 10**9], epsilon=1))
     with pytest.raises(InputError, match="must be a NoisyProfile"):
         smooth([1, 2, 3])
+
+
+@pytest.mark.parametrize("period", [2, 5, 12])
+def test_patterns_cost_a_seasonal_walk_nothing(period):
+    """A geometric law times any pattern of the period; one of another period is not free."""
+    t = np.arange(60)
+    walk = Walk(t.astype(float), t, 2, period=period)
+    pattern = np.random.default_rng(0).normal(size=period)
+    assert np.abs(walk.differences(1 - 0.3 * t + pattern[t % period])[walk.steps]).max() < 1e-8
+    assert np.abs(walk.differences(1 - 0.3 * t + (t % (period + 1)))[walk.steps]).max() > 0.5
+
+
+def test_seasonal_walk_is_a_proper_gaussian():
+    position = np.concatenate([np.arange(20), np.arange(11)])
+    walk = Walk(position.astype(float), position, 2, period=3)
+    w = walk.precision(7.0)
+    d = matrix_of(lambda e: walk.differences(e) + walk.offset, position.size)
+    precision = d.T @ np.diag(w) @ d
+    rebuilt = sum(
+        np.diag(b[: position.size - k], k) + (np.diag(b[: position.size - k], -k) if k else 0)
+        for k, b in enumerate(walk.bands(w))
+    )
+    assert np.allclose(rebuilt, precision)
+    assert walk.log_peak(w) == pytest.approx(0.5 * np.linalg.slogdet(precision)[1])
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda rng: 2 * (rng.geometric(0.1, 20_000) - 1), {2}),
+        (lambda rng: 5 * (rng.geometric(0.1, 20_000) - 1), {5}),
+        (lambda rng: rng.geometric(0.05, 20_000) - 1, set()),
+        (lambda rng: rng.zipf(1.8, 20_000).clip(max=500), set()),
+        (lambda rng: rng.poisson(9, 20_000), set()),
+    ],
+)
+def test_periods_are_found_where_there_are_any(make, expected):
+    """The model that wins is of the period of the counts; without one no period wins."""
+    fit = smooth(noised(make(np.random.default_rng(1)), 1))
+    names = [name for name, weight in fit.diagnostics["models"] if weight > 0.05]
+    assert {int(name.split("period ")[1].split(",")[0]) for name in names if "period" in name} == expected

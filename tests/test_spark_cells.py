@@ -104,8 +104,8 @@ def test_known_and_sampled_by_list(spark: Any, flights: Any) -> None:
 def test_an_item_outside_the_domain_is_refused_or_dropped(spark: Any, domain: Any) -> None:
     df = spark.createDataFrame([(1,), (4,), (5,), (-1,)], "i int")
     with pytest.raises(InputError, match="declared domain"):
-        cells(df, "i", kind="known", domain=domain)
-    assert cells(df, "i", kind="known", domain=domain, unknown="drop").tolist() == [0, 1, 0, 0, 1]
+        cells(df, "i", kind="known", domain=domain, unknown="error")
+    assert cells(df, "i", kind="known", domain=domain).tolist() == [0, 1, 0, 0, 1]
 
 
 def test_groups_are_declared_and_kept_apart(spark: Any) -> None:

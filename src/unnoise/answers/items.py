@@ -62,9 +62,6 @@ UNSEEN = 3.6
 LEAST = 0.5
 """Fewer items than this are none."""
 
-SURER = 0.05
-"""Share of the error budget that the limit by all occurrences may spend."""
-
 KEPT = 0.5
 """Share of its items that calibration leaves to every count."""
 
@@ -74,8 +71,8 @@ HIGH_LOAD = 2.0
 MOSTLY_MODEL = 0.25
 """Share of data below which a notice is given: the model has halved the error, or more."""
 
-OPEN = 4.0
-"""An interval of a number whose ends are this factor apart is marked."""
+OPEN, A_FEW = 4.0, 8.0
+"""An interval whose ends are the factor OPEN apart is marked, unless it speaks of no more than a few items."""
 
 
 def positive_limits(value: Floats, stderr: Floats, level: float) -> tuple[Floats, Floats]:
@@ -83,7 +80,7 @@ def positive_limits(value: Floats, stderr: Floats, level: float) -> tuple[Floats
 
     >>> low, high = positive_limits(np.array([100.0, 1.0]), np.array([1.0, 2.0]), 0.95)
     >>> low.round(1), high.round(1)
-    (array([98., 0.]), array([102. , 12. ]))
+    (array([98.,  0.]), array([102.,  12.]))
     """
     z = float(ndtri((1 + level) / 2))
     safe = np.maximum(value, 1e-300)
@@ -170,9 +167,19 @@ class ItemProfile(Profile):
         """Limits around the value, and around the posterior's mean, from which calibration may have moved it."""
         mean = np.maximum(self._shares(lo, hi) @ self.law.posterior.mean, 0.0)
         near = lo <= self.law.top
+        mean = np.where(near, mean, value)
+        stderr = np.hypot(stderr, self._drowned(lo, mean))
         low, high = positive_limits(value, stderr, level)
-        other_low, other_high = positive_limits(np.where(near, mean, value), stderr, level)
+        other_low, other_high = positive_limits(mean, stderr, level)
         return np.minimum(low, other_low), np.maximum(high, other_high)
+
+    def _drowned(self, lo: Int64, mean: Floats) -> Floats:
+        """How many items of the count ``lo`` the noise can hide; of no account where more than that are seen."""
+        blocks, hidden = self.law.posterior.channel.blocks, np.sqrt(self.law.posterior.hidden)
+        at = np.minimum(np.searchsorted(blocks.stop[: blocks.covered], lo, side="right"), blocks.covered - 1)
+        noise = np.where(lo <= self.law.top, hidden[at], 0.0)
+        many = np.minimum(mean / np.maximum(noise, 1e-9), 40.0)
+        return np.asarray(noise * np.exp(-0.5 * many**2))
 
     def _band_variance(self, lo: Int64, hi: Int64) -> Floats:
         """Variance of the number of items in each band: by the blocks up to the last row, by the tail above it."""
@@ -221,10 +228,9 @@ class ItemProfile(Profile):
         return {}
 
     def _most(self, level: float) -> float:
-        """Upper limit of all occurrences, surer than ``level``: no more than a k-th as many items occur k times."""
+        """Upper limit of all occurrences: no more than a k-th as many items occur k times."""
         if level not in self._known_most:
-            surer = 1 - (1 - level) * SURER
-            self._known_most[level] = max(self._total(surer).high, 0.0)
+            self._known_most[level] = self._total(level).high
         return self._known_most[level]
 
     @cached_property
@@ -254,8 +260,8 @@ class ItemProfile(Profile):
     @staticmethod
     def _estimate(four: tuple[float, float, float, float], level: float, again: Any, data_share: float) -> Estimate:
         """An answer by the model, marked where its interval leaves it open."""
-        value, _, low, high = four
-        marked = value > LEAST and high > OPEN * max(low, 1e-300)
+        _, _, low, high = four
+        marked = high > OPEN * low and high > A_FEW
         return Estimate(*four, level, again, "model", data_share, marked)
 
     # ---------------------------------------------------------------- sums over items

@@ -26,12 +26,29 @@ if TYPE_CHECKING:
     from .profile import Profile
 
 __all__ = [
-    "DISTINCT", "ENTROPY", "ITEM", "MEDIAN", "TOTAL", "Asked", "Noun", "Question", "Sheet", "at_least", "exactly",
-    "mark", "noun", "question", "sheets",
+    "ALL_GROUPS",
+    "DISTINCT",
+    "ENTROPY",
+    "ITEM",
+    "MEDIAN",
+    "TOTAL",
+    "Asked",
+    "Noun",
+    "Question",
+    "Sheet",
+    "at_least",
+    "exactly",
+    "mark",
+    "noun",
+    "question",
+    "sheets",
 ]  # fmt: skip
 
 REACHES = (2, 3, 5, 10, 100, 1000)
 """Asked where nobody chose: at least so many times."""
+
+ALL_GROUPS = "all groups"
+"""Name of the row for all groups together, where an item in several of them counts once."""
 
 WIDE = 0.5
 """An answer is unreliable where half of its interval is more than this share of it."""

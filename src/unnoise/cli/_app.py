@@ -23,8 +23,8 @@ ShownError: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__nam
 """What the parser raises; Typer carries its own copy of Click or uses the installed one, depending on its version."""
 
 ORDER = (
-    "demo", "profile", "sketch", "merge", "inspect", "estimate", "report", "ledger", "plan", "compare", "serve", "send",
-    "collect", "task", "token", "backup", "restore",
+    "demo", "profile", "sketch", "merge", "inspect", "estimate", "report", "union", "overlap", "table", "ledger",
+    "plan", "compare", "serve", "send", "collect", "task", "token", "backup", "restore", "share", "combine",
 )  # fmt: skip
 
 
@@ -79,7 +79,7 @@ def run() -> NoReturn:
 
 def main() -> None:
     """Run the command line; every error is one line."""
-    from . import answer, collector, experiments, files, ledger, make  # noqa: F401  (importing registers the commands)
+    from . import answer, collector, experiments, files, ledger, make, sites  # noqa: F401  (registers the commands)
 
     _plain_warnings()
     try:

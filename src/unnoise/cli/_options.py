@@ -161,7 +161,7 @@ Groups = Annotated[
 Unknown = Annotated[
     str,
     typer.Option("--unknown", metavar="error|drop", rich_help_panel=DATA,
-                 help="What to do with items outside --domain and rows outside --groups."),
+                 help="Items outside --domain, rows outside --groups: left out, or refused, which tells of them."),
 ]  # fmt: skip
 Epsilon = Annotated[
     str | None,

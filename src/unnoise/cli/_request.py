@@ -106,7 +106,7 @@ class Counting(Data):
     epsilon: opt.Epsilon = None
     by: opt.By = None
     groups: opt.Groups = None
-    unknown: opt.Unknown = "error"
+    unknown: opt.Unknown = "drop"
     person: opt.Person = None
     max_contributions: opt.MaxContributions = None
     pan_private: opt.PanPrivate = False
@@ -123,6 +123,11 @@ class Counting(Data):
     def persons_are_items(self) -> bool:
         """Whether the person is the item, and the model one in which that needs no limit."""
         return False
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What is said about the sketch."""
+        return {}
 
     def check(self) -> None:
         """Refuse combinations that make no sense, before anything is read."""
@@ -149,6 +154,21 @@ class Sketching(Counting):
         str, typer.Option("--output", "-o", metavar="FILE", help="File to write, a folder with --groups, or - .")
     ]
     force: opt.Force = False
+    label: Annotated[
+        str | None, typer.Option("--label", metavar="TEXT", rich_help_panel=opt.SKETCH, help="Title kept in the file.")
+    ] = None
+    site: Annotated[
+        str | None, typer.Option("--site", metavar="NAME", rich_help_panel=opt.SKETCH, help="Who counted.")
+    ] = None
+    period: Annotated[
+        str | None, typer.Option("--period", metavar="TEXT", rich_help_panel=opt.SKETCH, help="Which time it covers.")
+    ] = None
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What the file says about itself, as far as it was given."""
+        given = {"label": self.label, "site": self.site, "period": self.period}
+        return {name: text for name, text in given.items() if text is not None}
 
 
 @dataclass(frozen=True, kw_only=True)

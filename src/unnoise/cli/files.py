@@ -87,6 +87,10 @@ def inspect(files: Files, as_json: opt.AsJson = False) -> None:
         return
     console = screen()
     console.print(_table(found))
+    for name, sketch in found.items():
+        said = [f"{key} {', '.join(value) if isinstance(value, list) else value}"
+                for key, value in sketch.labels.to_dict().items() if value]  # fmt: skip
+        console.print(f"[bold]{inert_markup(name)}[/bold]: {inert_markup('; '.join(said))}")
     for name, promise in promises.items():
         console.print(f"\n[bold]{inert_markup(name)}[/bold]: ", end="")
         console.print(promise, markup=False)
@@ -111,6 +115,7 @@ def _facts(sketch: Sketch) -> dict[str, Any]:
         "epsilon_per_person": None if person is None else tidy(person),
         "power": tidy(sketch.noise.power),
         "noises": len(sketch._identities),
+        "labels": sketch.labels.to_dict(),
     }
 
 
@@ -121,7 +126,8 @@ def _table(found: dict[str, Sketch]) -> Any:
     table = rich_table("file", "kind", "cells", "levels", "ε", "unit", "noise power", "items", "hash seed", left=words)
     for name, sketch in found.items():
         facts = _facts(sketch)
-        unit = "occurrence" if facts["max_contributions"] is None else f"person, ≤ {facts['max_contributions']}"
+        most = facts["max_contributions"]
+        unit = inert_markup(sketch.labels.unit) if most is None else f"{inert_markup(sketch.labels.unit)}, ≤ {most}"
         items = ", ".join(facts["item_types"] or ["?"])
         seed = "–" if facts["hash_seed"] is None else str(facts["hash_seed"])
         row = (facts["kind"], f"{facts['cells']:,}", str(facts["levels"]), facts["epsilon"], unit, facts["power"])

@@ -98,6 +98,7 @@ class Search:
 
     channel: FourierChannel
     level: float
+    total: float
     models: list[Model] = field(default_factory=list)
     fits: int = 0
     not_converged: int = 0
@@ -116,7 +117,7 @@ class Search:
     def walk(self, coordinate: str, order: int) -> Walk:
         """The walk of a family over the first ``walked`` blocks; the atoms behind them stand alone."""
         blocks = self.channel.blocks
-        centres = blocks.centres
+        centres = blocks.centres + self.channel.origin
         x = {"t": centres, "log1p": np.log1p(centres), "log": np.log(np.maximum(centres, 0.5))}[coordinate]
         position = np.concatenate([np.arange(self.walked), np.zeros(blocks.size - self.walked, dtype=np.int64)])
         return Walk(np.asarray(x, dtype=float), position.astype(np.int64), order, level=self.level)
@@ -161,10 +162,11 @@ class Search:
 
     def usual(self, walk: Walk, coordinate: str, order: int) -> int:
         """Rung at which an integrated walk spreads by ± 3: X³/3λ (order 2), X⁵/20λ (order 3) over a length X."""
-        centres = self.channel.blocks.centres[: self.walked]
+        centres = self.channel.blocks.centres[: self.walked] + self.channel.origin
         low, high = float(centres[0]), float(centres[-1])
-        length = {"t": high - low, "log1p": math.log1p(high) - math.log1p(low), "log": math.log(high / max(low, 0.5))}
-        strength = max(length[coordinate], 1.0) ** (2 * order - 1) / (3 if order == 2 else 20) / JUMP**2
+        ratio = {"t": high - low, "log1p": math.log1p(high) - math.log1p(low)}
+        length = ratio.get(coordinate, math.log(max(high, 1.0) / max(low, 0.5)))
+        strength = max(length, 1.0) ** (2 * order - 1) / (3 if order == 2 else 20) / JUMP**2
         return int(np.abs(np.log(STRENGTHS / strength)).argmin())
 
     def set_free(self, best: Model) -> None:
@@ -198,13 +200,16 @@ def _round(search: Search, start: Floats, families: Sequence[tuple[str, int]]) -
 
 
 def explore(
-    channel: FourierChannel, start: Floats, level: float, counts: Blocks,
+    channel: FourierChannel, start: Floats, total: float, counts: Blocks,
     families: Sequence[tuple[str, int]] = FAMILIES,
 ) -> Search:
-    """Search for models of the channel's cells; ``counts`` are the single counts at which modes are certified."""
-    theta = start
+    """Search for models of the channel's cells; ``counts`` are the single counts at which modes are certified.
+
+    total : Σ t·N_t, roughly
+    """
+    theta, level = start, math.log(total / channel.blocks.size)
     for turn in range(ROUNDS + 1):
-        search = Search(channel, level)
+        search = Search(channel, level, total)
         _round(search, theta, families)
         theta = theta if search.best is None else search.best.theta
         more = _wanted(channel, theta, counts)
@@ -221,9 +226,7 @@ def point_models(search: Search, counts: Blocks) -> list[Model]:
     """Mixtures of atoms as models; smooth ones and mixtures share the weight in advance equally."""
     best = search.best
     wanted = -np.inf if best is None else best.score - NEGLIGIBLE
-    total = 1.0 if best is None else float((search.channel.widths * np.exp(best.theta))[: search.walked]
-                                           @ search.channel.blocks.centres[: search.walked])
-    found = mixtures(search.channel, counts.first, max(total, 1.0), search.level, wanted)
+    found = mixtures(search.channel, counts.first, search.total, search.level, wanted)
     weight = math.log(max(len(search.models), 1) / MOST_POINTS)
     return [
         Model(each.channel, f"{each.places.size} points", each.theta, each.log_evidence, 0, each.walk, each.precision,
@@ -288,6 +291,7 @@ class Posterior:
     law : N, the average of the modes
     mean, covariance : of the items themselves, by blocks
     vague : the covariance that the cells alone would give, under a prior that joins no two counts
+    hidden : variance of each block's mass if all others were known: numbers up to its root drown in the noise
     """
 
     channel: FourierChannel
@@ -295,6 +299,7 @@ class Posterior:
     mean: Floats
     covariance: Floats
     vague: Floats
+    hidden: Floats
     weights: list[tuple[str, float]]
 
 
@@ -316,9 +321,10 @@ def posterior(search: Search) -> Posterior:
     mean = np.asarray(weight @ means)
     covariance += (weight[:, None] * (means - mean)).T @ (means - mean)
     law = np.asarray(weight @ laws)
-    vague = _covariance(channel, channel.at(np.maximum(law, 1e-300)), np.eye(law.size) / JUMP**2)
+    state = channel.at(np.maximum(law, 1e-300))
+    vague = _covariance(channel, state, np.eye(law.size) / JUMP**2)
     named = [(model.name, float(w)) for model, w in zip(models, weight)]
-    return Posterior(channel, law, mean, covariance, vague, named)
+    return Posterior(channel, law, mean, covariance, vague, channel.alone(state), named)
 
 
 def _joined(channel: FourierChannel, models: Sequence[Model]) -> FourierChannel:

@@ -12,7 +12,7 @@ block [s, e) that shows at or below v is (M₂[v − s] − M₂[v − e])/(e �
 wide block is an *atom*.
 
 The transform is taken on the circle |z| = r < 1 with r^L = 10⁻⁸, L its length [1]_: what lies past L comes back
-multiplied by 10⁻⁸, and rounding grows by r^(−L/4) = 100 at most. Items past every row only say "above": e^(−Λ) and one
+multiplied by 10⁻⁸, and rounding grows by r^(−L/2) = 10⁴ at most. Items past every row only say "above": e^(−Λ) and one
 open row. Every row is given BACKGROUND cells more, seen and expected alike, so that no cell is impossible.
 
 .. [1] P. Embrechts, M. Frei, "Panjer recursion versus FFT for compound distributions", Mathematical Methods of
@@ -115,12 +115,15 @@ class Blocks:
 
     def spread(self, mass: Floats, top: int) -> Floats:
         """Return the mass at each count 0..top, spread evenly over the blocks (what lies above is left out)."""
-        change = np.zeros(top + 2)
-        density = mass / self.widths
-        near = self.first <= top
-        np.add.at(change, self.first[near], density[near])
-        np.add.at(change, np.minimum(self.stop[near], top + 1), -density[near])
-        return np.maximum(np.cumsum(change)[:-1], 0.0)
+        n, masses = self.covered, np.zeros(top + 1)
+        if n:
+            body = np.repeat(mass[:n] / self.widths[:n], self.stop[:n] - self.first[:n])
+            low = int(self.first[0])
+            stop = min(low + body.size, top + 1)
+            masses[low:stop] = body[: stop - low]
+        near = self.atoms <= top
+        np.add.at(masses, self.atoms[near], mass[n:][near])
+        return masses
 
 
 def rows_of(values: Int64, tally: Int64, noise: DiscreteLaplace, last: int) -> tuple[Int64, dict[int, float]]:
@@ -206,12 +209,14 @@ class FourierChannel:
     blocks : the blocks of counts that masses belong to
     parts : the ranges of cells
     collide : whether items share cells (hashed)
+    origin : what counts and noisy counts are counted from: the first count of a run
     """
 
     def __init__(self, blocks: Blocks, parts: tuple[Part, ...], noise: DiscreteLaplace, *, collide: bool,
-                 law: _Law | None = None) -> None:
-        self.blocks, self.parts, self.noise, self.collide = blocks, parts, noise, collide
+                 origin: int = 0, law: _Law | None = None) -> None:
+        self.blocks, self.parts, self.noise, self.collide, self.origin = blocks, parts, noise, collide, origin
         self.law = law or _Law(noise, max(int(part.ends[-1]) for part in parts))
+        self._indices: dict[int, tuple[Int64, Int64]] = {}
 
     @property
     def widths(self) -> Floats:
@@ -220,7 +225,9 @@ class FourierChannel:
 
     def with_blocks(self, blocks: Blocks) -> FourierChannel:
         """The same cells with other blocks."""
-        return FourierChannel(blocks, self.parts, self.noise, collide=self.collide, law=self.law)
+        return FourierChannel(
+            blocks, self.parts, self.noise, collide=self.collide, origin=self.origin, law=self.law
+        )
 
     @property
     def exposure(self) -> float:
@@ -246,16 +253,25 @@ class FourierChannel:
 
     def shifted(self, part: Part, twice: Floats, blocks: Blocks | None = None) -> Floats:
         """Probability of each row (down) for a noisy cell with one more count of each block (across)."""
+        upper, lower = self._look_up(part) if blocks is None else self._places(part, blocks)
         blocks = blocks or self.blocks
-        size = self.law.size
-        back = (part.ends - self.law.low)[:, None]
-        upper = np.clip(back - blocks.first, -1, size - 1)
-        lower = np.clip(back - blocks.stop, -1, size - 1)
         padded = np.append(twice, 0.0)  # index −1: nothing shows there yet
         cumulated = np.zeros((part.ends.size + 2, blocks.size))
         cumulated[1:-1] = (padded[upper] - padded[lower]) / blocks.widths
         cumulated[-1] = 1.0
-        return np.diff(cumulated, axis=0)
+        return cumulated[1:] - cumulated[:-1]
+
+    def _places(self, part: Part, blocks: Blocks) -> tuple[Int64, Int64]:
+        """Where in the twice cumulated law a row's end lies above the first and above the last count of a block."""
+        back = (part.ends - self.law.low)[:, None]
+        upper = np.clip(back - blocks.first, -1, self.law.size - 1)
+        return upper, np.clip(back - blocks.stop, -1, self.law.size - 1)
+
+    def _look_up(self, part: Part) -> tuple[Int64, Int64]:
+        """The same for the channel's own blocks, worked out once."""
+        if id(part) not in self._indices:
+            self._indices[id(part)] = self._places(part, self.blocks)
+        return self._indices[id(part)]
 
     def pull(self, state: Seen) -> Floats:
         """Factor by which the cells pull each mass."""
@@ -286,6 +302,14 @@ class FourierChannel:
             total += half.T @ half
         return total
 
+    def alone(self, state: Seen) -> Floats:
+        """Variance with which the cells tell the mass of each block if all others are known: what noise can hide."""
+        total = np.zeros(self.blocks.size)
+        for part, rows, shifted in zip(self.parts, state.rows, self._shifts(state)):
+            change = shifted - (rows - BACKGROUND / part.cells)[:, None] if self.collide else shifted
+            total += part.rate**2 * part.cells * (change**2 / rows[:, None]).sum(axis=0)
+        return np.asarray(1 / np.maximum(total, 1e-300))
+
     def hold(self, prior: Bands) -> Floats:
         """The prior's precision as a matrix."""
         n = self.blocks.size
@@ -306,14 +330,14 @@ class FourierChannel:
     def strain(self, state: Seen, blocks: Blocks) -> Floats:
         """Return how many standard errors the cells want more mass in each of ``blocks``: ≤ 4 at a certified mode.
 
-        The sum of r·y·(k/m − 1) over the cells, divided by the square root of its sum of squares: a lone cell that the
-        profile did not expect counts 1, n concordant ones √n.
+        The sum of r·y·(k/m − 1) over the cells, divided by the square root of its sum of squares (and one more): a lone
+        cell that the profile did not expect counts 1, n concordant ones √n.
         """
         wanted, squares = np.zeros(blocks.size), np.zeros(blocks.size)
         for part, rows, twice in zip(self.parts, state.rows, state.twice):
             ratio = (self.shifted(part, twice, blocks) + BACKGROUND / part.cells) / rows[:, None] - 1
             wanted += part.rate * (part.tally @ ratio)
-            squares += part.rate**2 * (part.tally @ ratio**2)
+            squares += part.rate**2 * (1 + part.tally @ ratio**2)
         return np.asarray(wanted / np.sqrt(np.maximum(squares, 1e-300)))
 
     def unexplained(self, state: Seen) -> float:
@@ -341,7 +365,7 @@ class _Law:
         last += reach  # counts that noise may bring down to the last row
         self.low, self.last = -reach, last
         self.size = last + reach + 1
-        self.length = next_fast_len(4 * (last + 1), real=True)
+        self.length = next_fast_len(2 * (last + 1), real=True)
         slope = LOST / self.length
         self.down = np.exp(-slope * np.arange(last + 1))
         self.up = np.exp(slope * np.arange(-reach, last + 1))

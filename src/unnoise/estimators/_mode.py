@@ -34,10 +34,13 @@ SHORTLY, SHORT = 0.03, 0.05
 step: A hardly changes then. Where few cells are left to tell, Newton's method creeps, and the end is not so near."""
 
 LONGEST = 8.0
-"""Largest change of any θ in one step."""
+"""Largest change in one step of any θ that matters, before it or after."""
 
-LOWEST, HIGHEST = -600.0, 60.0
-"""θ stays between these, so that e^θ is neither 0 nor beyond bounds."""
+MATTERS = -25.0
+"""θ below this is mass that no cells would tell from none (e^−25 = 1e-11): how far it falls is of no account."""
+
+HIGHEST = 60.0
+"""θ stays below this, so that e^θ is not beyond bounds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,11 +90,12 @@ def find_mode(
         if decrement < TOLERANCE or soon:
             last = theta + step if longest < SHORT else theta
             return Mode(last, evidence + 0.5 * decrement, iteration, decrement > -TOLERANCE)
-        length = min(1.0, LONGEST / longest)
+        matters = np.maximum(theta, theta + step) > MATTERS
+        length = min(1.0, LONGEST / float(np.abs(step[matters]).max(initial=LONGEST)))
         if length == 1 and evidence + decrement < wanted:
             return Mode(theta, evidence + decrement, iteration, False, hopeless=True)
         for _ in range(6):
-            trial = np.clip(theta + length * step, LOWEST, HIGHEST)
+            trial = np.minimum(theta + length * step, HIGHEST)
             seen, trial_r = channel.at(widths * np.exp(trial)), walk.differences(trial)
             then = seen.value + peak - 0.5 * float(precision @ (trial_r * trial_r))
             if then > now:

@@ -5,7 +5,7 @@ Where it reaches ``few`` (8) the value belongs to the body; the body is the unio
 to occupied values: a few *runs* of consecutive counts. Cells outside are isolated, and what is known of such a cell
 is its noisy count. If the runs hold more than ``limit`` counts, ``few`` is doubled until they do not, so the cost is
 bounded whatever the largest count. If that leaves less than half of the body's cells, as with counts spread evenly over
-a long range, there is no body.
+a long range, the runs may hold ``widest`` counts; if that is not enough either, there is no body.
 
 A cell outside a run is left out of the run's likelihood, and its noise of reaching in is neglected: runs end where
 cells are sparse, so that is a matter of single cells.
@@ -27,8 +27,8 @@ __all__ = ["Body", "body_of", "dense_runs"]
 FEW = 8
 """Local number of cells from which on a value belongs to the body."""
 
-LIMIT = 4096
-"""Most counts in the body."""
+LIMIT, WIDEST = 4096, 32_768
+"""Most counts in the body, and where that would leave half of its cells outside."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,35 +77,38 @@ def dense_runs(values: Int64, tally: Int64, window: int, few: int) -> list[tuple
     return [(int(a), int(b)) for a, b in zip(first, last)]
 
 
-def body_of(noisy: NoisyProfile, bound: int | None, limit: int = LIMIT) -> Body | None:
+def body_of(noisy: NoisyProfile, bound: int | None, limit: int = LIMIT, widest: int = WIDEST) -> Body | None:
     """Split a noisy profile at its body; None where there is none.
 
-    For ρ = 1 noisy counts are folded into [0, bound], and rows are counts. For ρ > 1 the run at 0 keeps the negative
-    noisy counts, and every run the rows within its own reach.
+    The noise is one: noisy counts are folded into [0, bound], and rows are counts.
     """
     window = max(2, math.ceil(4 * math.sqrt(noisy.noise.power) / noisy.noise.epsilon))
     values = np.clip(noisy.values, 0, bound)
     values, where = np.unique(values, return_inverse=True)
     tally = np.bincount(where, weights=noisy.tally).astype(np.int64)
+    split = _dense(values, tally, window, limit) or _dense(values, tally, window, widest)
+    if split is None:
+        return None
+    runs, few = split
+    runs = _widened(runs, window, bound)
+    inside = np.zeros(values.size, dtype=bool)
+    for low, high in runs:
+        inside |= (values >= low) & (values <= high)
+    rows = np.concatenate([np.arange(low, high + 1) for low, high in runs])
+    of_row = np.zeros(rows.size, dtype=np.int64)
+    of_row[np.searchsorted(rows, values[inside])] = tally[inside]
+    return Body(runs, rows, of_row, values[~inside], tally[~inside], few)
+
+
+def _dense(values: Int64, tally: Int64, window: int, limit: int) -> tuple[list[tuple[int, int]], int] | None:
+    """Runs of at most ``limit`` counts and their local number; None if they leave half of the dense cells outside."""
     few = FEW
     runs = dense_runs(values, tally, window, few)
     at_first = _cells_in(runs, values, tally)
     while sum(high - low + 1 for low, high in runs) > limit:
         few *= 2
         runs = dense_runs(values, tally, window, few)
-    if not runs or 2 * _cells_in(runs, values, tally) < at_first:
-        return None
-    runs = _widened(runs, window, bound)
-    inside = np.zeros(values.size, dtype=bool)
-    for low, high in runs:
-        inside |= (values >= low) & (values <= high)
-    if noisy.noise.power == 1:
-        rows = np.concatenate([np.arange(low, high + 1) for low, high in runs])
-        of_row = np.zeros(rows.size, dtype=np.int64)
-        of_row[np.searchsorted(rows, values[inside])] = tally[inside]
-    else:
-        rows, of_row = _unfolded(noisy, runs, bound)
-    return Body(runs, rows, of_row, values[~inside], tally[~inside], few)
+    return (runs, few) if runs and 2 * _cells_in(runs, values, tally) >= at_first else None
 
 
 def _cells_in(runs: list[tuple[int, int]], values: Int64, tally: Int64) -> int:
@@ -126,17 +129,3 @@ def _widened(runs: list[tuple[int, int]], window: int, bound: int | None) -> lis
         else:
             wide.append((low, high))
     return wide
-
-
-def _unfolded(noisy: NoisyProfile, runs: list[tuple[int, int]], bound: int | None) -> tuple[Int64, Int64]:
-    """Rows of all runs without folding: what lies below the first run at 0 or above the bound stays in sight."""
-    pieces = []
-    for low, high in runs:
-        first = int(noisy.values[0]) if low == 0 else low
-        last = max(int(noisy.values[-1]), high) if high == bound else high
-        pieces.append(np.arange(min(first, low), last + 1))
-    rows = np.concatenate(pieces)
-    tally = np.zeros(rows.size, dtype=np.int64)
-    inside = np.isin(noisy.values, rows)
-    tally[np.searchsorted(rows, noisy.values[inside])] = noisy.tally[inside]
-    return rows, tally

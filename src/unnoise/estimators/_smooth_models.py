@@ -75,21 +75,23 @@ class Family:
     order: int
     rising: bool = False
     factorial: bool = False
+    period: int = 0
 
     def name(self, head: int) -> str:
         """What a walk of the family with a free head is called."""
         name = f"{self.coordinate} order {self.order}" + " rising" * self.rising + " on 1/t!" * self.factorial
+        name += f" of period {self.period}" if self.period else ""
         return f"{name}, head {head}" if head else name
 
     def suits(self, data: Data) -> bool:
         """Whether the body is long enough for a step, and for 1/t! short enough to matter."""
-        return data.counts.size > self.order and not (self.factorial and data.counts[-1] > SMALL)
+        return data.counts.size > self.order + 2 * self.period and not (self.factorial and data.counts[-1] > SMALL)
 
     def walk(self, data: Data) -> Walk:
         """The walk over the counts of a body."""
         rise = np.asarray(1 + data.epsilon * data.counts, dtype=float) ** 2 if self.rising else 1.0
         base = -gammaln(data.counts + 1.0) if self.factorial else None
-        return Walk(self._coordinate(data), data.position, self.order, rise, base)
+        return Walk(self._coordinate(data), data.position, self.order, rise, base, period=self.period)
 
     def strengths(self, data: Data, walk: Walk) -> Floats:
         """Strengths λ in decades, stiffest first: from a walk as good as straight to one whose every step is free.

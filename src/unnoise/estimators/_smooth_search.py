@@ -2,7 +2,8 @@
 
 **The rule.** Every walk (a family with a head of free steps) is fitted from its stiffest strength to looser ones, each
 fit from the last mode, until it is ``PAST`` nats past its peak; a family that stays ``BEHIND`` nats behind the best of
-all tries no further heads. Last, the steps that stand out are set free in the best model of each family.
+all tries no further heads. Last, periods are tried if the best model shows any (:mod:`._smooth_periods`), and the steps
+that stand out are set free in the best model of each family.
 
 A fit that can no longer come within ``BEHIND`` nats of the best is not carried to its end.
 """
@@ -19,6 +20,7 @@ from scipy.special import gammaln
 from ..arrays import Floats
 from ._smooth_mode import MATTERS, find_mode
 from ._smooth_models import BEHIND, FAMILIES, HEADS, Data, Family, Model, Search
+from ._smooth_periods import PERIODS, likely_periods
 from ._smooth_walk import Walk
 
 __all__ = ["smooth_models"]
@@ -52,24 +54,38 @@ def smooth_models(data: Data, families: Iterable[Family] = FAMILIES) -> Search:
     search = Search()
     suited = [family for family in families if family.suits(data)]
     heads = HEADS if data.counts[0] == 0 else HEADS[:1]
-    best: _Fitted | None = None
     leaders: list[_Fitted] = []
     for family in suited:
-        walk = family.walk(data)
-        strengths = family.strengths(data, walk)
-        share = -math.log(len(suited) * len(heads) * len(strengths))
-        leader: _Fitted | None = None
-        for head in heads:
-            found = _ladder(data, search, family.name(head), walk.headed(head), strengths, share, best)
-            if found is None:
-                break
-            best, leader = _better(best, found), _better(leader, found)
-            if found.score < best.score - BEHIND:
-                break
-        leaders += [leader] if leader is not None else []
-    for leader in leaders:
-        best = _set_free(data, search, leader, _better(best, leader))
+        leaders += _explored(data, search, family, heads, 1 / len(suited), _best(leaders))
+    best = _best(leaders)
+    for period in likely_periods(data, best.model.masses) if best is not None else []:
+        family = Family("t", 2, period=period)
+        leaders += _explored(data, search, family, HEADS[:1], 1 / len(suited) / len(PERIODS), _best(leaders))
+    for leader in sorted(leaders, key=lambda leader: -leader.score):
+        leaders.append(_set_free(data, search, leader, max(leaders, key=lambda leader: leader.score)))
     return search
+
+
+def _best(leaders: list[_Fitted]) -> _Fitted | None:
+    return max(leaders, key=lambda leader: leader.score, default=None)
+
+
+def _explored(
+    data: Data, search: Search, family: Family, heads: tuple[int, ...], share: float, best: _Fitted | None
+) -> list[_Fitted]:
+    """Fit a family, head by head while it is not BEHIND; return its best model, if it has any."""
+    walk = family.walk(data)
+    strengths = family.strengths(data, walk)
+    log_weight = math.log(share / len(heads) / len(strengths))
+    leader: _Fitted | None = None
+    for head in heads:
+        found = _ladder(data, search, family.name(head), walk.headed(head), strengths, log_weight, best)
+        if found is None:
+            break
+        best, leader = _better(best, found), _better(leader, found)
+        if found.score < best.score - BEHIND:
+            break
+    return [] if leader is None else [leader]
 
 
 def _better(one: _Fitted | None, other: _Fitted) -> _Fitted:

@@ -6,6 +6,9 @@ x: with x = t geometric laws (r = 2) and discretised normal laws (r = 3), with x
 laws. A walk starts from vague values, so that the prior is proper and models can be compared: θ at the first count has
 standard deviation 10, its first differences 3 apiece (``JUMP``).
 
+With a ``period`` p the step is θ[i] − θ[i−1] − θ[i−p] + θ[i−p−1], which large λ makes geometric laws times a pattern of
+period p, and smaller λ lets both change slowly (the seasonal model of [2]_).
+
 With a ``base`` θ − base is the walk: on base = −log t! large λ leads to Poisson laws (x = t, r = 2).
 
 A *free* step is given that standard deviation of 3 in place of λ: a spike or an edge of the profile. ``rise`` lets
@@ -14,6 +17,7 @@ the precision grow along the counts, for profiles rough at small counts and smoo
 D, with one row per count holding θ[i−r…i], is square and lower triangular, so log det(DᵀWD) = Σ log w + 2·Σ log|D_ii|.
 
 .. [1] H. Rue, L. Held, "Gaussian Markov Random Fields", 2005, chapter 3.
+.. [2] G. E. P. Box, G. M. Jenkins, "Time series analysis", 1970, chapter 9.
 """
 
 from __future__ import annotations
@@ -53,16 +57,19 @@ class Walk:
         rise: Floats | float = 1.0,
         base: Floats | None = None,
         level: float | None = None,
+        period: int = 0,
     ) -> None:
+        order = period + 1 if period else order
         self.order, self.size, self.rise = order, x.size, rise
-        self.rows = _differences(x, position, order)
+        self.rows = _seasonal(x.size, period) if period else _differences(x, position, order)
         self.fixed = np.zeros(self.size)
         self.offset = np.zeros(self.size)
         for j in range(order):
             at = np.flatnonzero(position == j)
             self.rows[:, at] = 0.0
-            self.rows[order - j :, at] = np.array(STARTS[j])[:, None]
-            self.fixed[at] = 1 / LEVEL**2 if j == 0 else 1 / (JUMP**2 * sum(c * c for c in STARTS[j]))
+            start = STARTS[min(j, 1) if period else j]
+            self.rows[order + 1 - len(start) :, at] = np.array(start)[:, None]
+            self.fixed[at] = 1 / LEVEL**2 if j == 0 else 1 / (JUMP**2 * sum(c * c for c in start))
         if base is not None:
             self.offset = self.differences(base)
         self.offset[position == 0] = -np.log(self.size) if level is None else level
@@ -139,3 +146,11 @@ def _differences(x: Floats, position: Int64, order: int) -> Floats:
     rows[1:] += second
     rows[:3, 1:] -= second[:, :-1]
     return np.asarray(rows / np.sqrt(before))
+
+
+def _seasonal(size: int, period: int) -> Floats:
+    """Rows of the difference between neighbours, less that one period before."""
+    rows = np.zeros((period + 2, size))
+    rows[[0, -1]] += 1.0
+    rows[[1, -2]] -= 1.0
+    return rows

@@ -56,6 +56,12 @@ HIDDEN = 0.95
 DENSE, PER_OCTAVE = 64, 12
 """Counts with a block of their own, and blocks to the octave above: 6 % of a count, over which a walk is straight."""
 
+CERTIFIED = 24
+"""Counts to the octave at which a mode is certified, beyond twice DENSE."""
+
+FEW = 8
+"""As many of the largest cells are left to the search one by one."""
+
 LONGEST = 4096
 """Last row at most; items above it are found one by one."""
 
@@ -180,9 +186,8 @@ def collisions(noisy: NoisyProfile, *, max_count: int | None = None) -> ItemLaw:
         raise overload(noisy, used)
     last = channel.law.last
     near = sum(float(np.minimum(part.noisy.values, last) @ part.noisy.tally) / part.share for part in used) / len(used)
-    start = _start(channel, max(near, 1.0))
-    level = math.log(max(near, 1.0) / channel.blocks.size)
-    search = explore(channel, start, level, _every_count(top))
+    near = max(near, 1.0)
+    search = explore(channel, _start(channel, near), near, _some_counts(top))
     if search.best is None:
         raise ConvergenceError(f"a model of the items must converge, got none in {search.fits} fits")
     return _assemble(parts, used, search, posterior(search), top)
@@ -192,7 +197,9 @@ def _channel(used: Sequence[Range], max_count: int | None) -> tuple[FourierChann
     """Lay out blocks and rows for the ranges used; one block is for counts above the last, unless there are none."""
     noise = used[0].noisy.noise
     largest = max(1, max(int(part.noisy.values[-1]) for part in used))
-    last = min(largest, max(LONGEST, noise.reach(1e-4)))
+    few = max(_from_above(part.noisy, FEW) for part in used)
+    reached = max(few, noise.reach(1e-3 / max(part.noisy.cells for part in used)))
+    last = max(1, min(largest, reached, max(LONGEST, noise.reach(1e-4))))
     parts: list[Part] = []
     crowds: dict[int, float] = {}
     for part in used:
@@ -289,6 +296,18 @@ def _per_count(found: Posterior, top: int) -> Floats:
     state = every.at(np.append(law, found.law[n:][~near]))
     stepped = state.mass * every.step(state)
     return np.concatenate([[0.0], stepped[:top]])
+
+
+def _from_above(noisy: NoisyProfile, few: int) -> int:
+    """Noisy count that all but the ``few`` largest cells stay below."""
+    above = noisy.cells - np.cumsum(noisy.tally)
+    return int(noisy.values[min(int(np.searchsorted(-above, -few)), noisy.values.size - 1)])
+
+
+def _some_counts(top: int) -> Blocks:
+    """Single counts at which modes are certified: all up to DENSE, then CERTIFIED to the octave."""
+    counts = counts_in_blocks(1, top, 2 * DENSE, CERTIFIED)[:-1]
+    return Blocks(counts, counts + 1, counts.size)
 
 
 def _every_count(top: int) -> Blocks:

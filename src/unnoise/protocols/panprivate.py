@@ -200,7 +200,7 @@ class PanPrivateModular(Guarded):
             raise InputError(f"counts must be as long as items, got {amounts.size} and {where.size}")
         with self._lock:
             self._require_live("update")
-            with changing([self], "an update"):
+            with changing([self], "an update was interrupted"):
                 for state, m in zip(self._state, self.moduli):
                     np.add.at(state, where, np.broadcast_to(amounts % m, where.shape))
                     state %= m

@@ -68,9 +68,10 @@ def save_set(folder: str | os.PathLike[str], sketches: Mapping[str, Sketch]) -> 
         raise InputError(f"{target} must be a new folder or a set of groups to replace, got something else")
     if target.exists():
         with _turn(target, shared=False):
-            generation = _generation(target) + 1
-            _write(target, sketches, generation)
-            _sweep(target)
+            try:
+                _write(target, sketches, _generation(target) + 1)
+            finally:
+                _sweep(target)
         return
     aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.absolute().parent))
     try:

@@ -52,7 +52,7 @@ class GroupedSketch:
     ['EWR', 'JFK']
     """
 
-    def __init__(self, groups: Sequence[str], make: Callable[[], Sketch], *, unknown: str = "error") -> None:
+    def __init__(self, groups: Sequence[str], make: Callable[[], Sketch], *, unknown: str = "drop") -> None:
         names = check_names(groups)
         self._sketches = {name: make() for name in names}
         self._unknown = check_unknown(unknown)
@@ -61,7 +61,7 @@ class GroupedSketch:
     @classmethod
     def _of(cls, sketches: Mapping[str, Sketch]) -> GroupedSketch:
         both = cls.__new__(cls)
-        both._sketches, both._unknown = dict(sketches), "error"
+        both._sketches, both._unknown = dict(sketches), "drop"
         both._require_alike()
         return both
 

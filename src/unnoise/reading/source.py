@@ -208,12 +208,17 @@ class Source:
             yield from result.frames(names, chunk)
         elif format is not None and (where is None or self._streamed(where)):
             yield from self._stream(where, wanted)
-        else:
+        elif not self._is_void(where):
             lazy = self._lazy(where, wanted)
             require_columns(label, names, lazy.collect_schema().names())
             texts = uuid_columns(where, self.format, names)
             found = collect_batches(lazy.select(names), chunk, whole_rows=not self.typed)
             yield from (frame.with_columns(map(uuid_text, texts)) for frame in found) if texts else found
+
+    def _is_void(self, where: Location | None) -> bool:
+        """Whether this is a file without rows in a format that has no header: nothing to read, and no mistake."""
+        headless = self.format == "ndjson" or (not self.typed and not self.dialect.header)
+        return headless and isinstance(where, Path) and where.stat().st_size == 0
 
     def _streamed(self, where: Location) -> bool:
         """Whether a file is read as bytes: what polars cannot scan."""

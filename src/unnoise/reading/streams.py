@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..errors import InputError
@@ -185,12 +186,19 @@ def read_arrow(wants: Wants) -> Iterator[pl.DataFrame]:
 
     with pa.ipc.open_stream(wants.stream) as reader:
         wants.require(reader.schema.names)
-        for batch in reader:
+        for batch in chain(_none_of(reader.schema), reader):
             chosen = batch.select(wants.names)
             validate(chosen)
             frame = pl.from_arrow(pa.Table.from_batches([chosen]))
             assert isinstance(frame, pl.DataFrame)
             yield frame
+
+
+def _none_of(schema: Any) -> list[Any]:
+    """Return a batch without rows: types must not tell whether there is one."""
+    import pyarrow as pa
+
+    return [pa.record_batch([pa.array([], type=field.type) for field in schema], schema=schema)]
 
 
 def _first_line(stream: BinaryIO) -> tuple[bytes, bytes]:

@@ -147,12 +147,13 @@ begin_epoch() first, which draws fresh noise
         max_contributions: int | None = None,
         pan_private: bool = False,
         power: Exact = 1,
-        unknown: str = "error",
+        unknown: str = "drop",
         labels: Labels | Mapping[str, Any] | None = None,
     ) -> Sketch:
         """Return a sketch with one cell per item of a declared domain: an integer d (items 0…d−1) or a list of items.
 
-        ``unknown="drop"`` ignores items outside the domain instead of refusing them.
+        Items outside the domain are left out. ``unknown="error"`` refuses them: then whether a call fails may depend on
+        a single row, which is for the caller to choose.
         """
         declared = read_domain(domain)
         layout = Layout(
@@ -172,7 +173,7 @@ begin_epoch() first, which draws fresh noise
         max_contributions: int | None = None,
         pan_private: bool = False,
         power: Exact = 1,
-        unknown: str = "error",
+        unknown: str = "drop",
         labels: Labels | Mapping[str, Any] | None = None,
     ) -> Sketch:
         """Return a sketch with cells for those items of a declared domain whose hash falls below ``rate``."""
@@ -197,7 +198,7 @@ begin_epoch() first, which draws fresh noise
         epsilon: Any,
         power: Exact,
         domain: Domain | None = None,
-        unknown: str = "error",
+        unknown: str = "drop",
         labels: Labels | Mapping[str, Any] | None = None,
     ) -> Sketch:
         """Draw the noise: it goes in before the first item."""
@@ -214,7 +215,7 @@ begin_epoch() first, which draws fresh noise
         return cls(_MAKE, stored, fresh=noise.power, label=stream.label, domain=domain, unknown=unknown)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, domain: Any = None, unknown: str = "error") -> Sketch:
+    def load(cls, path: str | os.PathLike[str], *, domain: Any = None, unknown: str = "drop") -> Sketch:
         """Return the sealed sketch in a file, verified whole; its cells are read from there when they are needed.
 
         A sketch of a list of items needs the same list as ``domain`` to go on after :meth:`begin_epoch`, because the
@@ -273,7 +274,9 @@ begin_epoch() first, which draws fresh noise
     @property
     def guarantee(self) -> str:
         """What is promised about whatever leaves this sketch, in plain words."""
-        text = guarantee(self._noise, self._layout, self._account, len(self._identities))
+        text = guarantee(
+            self._noise, self._layout, self._account, len(self._identities), len(self._labels.report_ids)
+        )
         return text if self._label is None else f"NO GUARANTEE: the noise is {self._label}. {text}"
 
     def __repr__(self) -> str:

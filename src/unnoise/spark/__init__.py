@@ -62,7 +62,7 @@ def profile(request: ProfileRequest) -> Profile | dict[Any, Profile]:
         At most ``max_contributions`` occurrences of a person count, over all groups together, chosen uniformly at
         random, and ε protects a person. Without ``person`` the bound is the caller's promise.
     unknown : "error" or "drop"
-        What to do when an item is not in the domain.
+        What to do with an item outside the domain: leave it out (the default), or fail, which tells of it.
     ledger : Ledger
         Where the release is recorded: the limit is looked at before anything is read, the line written before the
         result is returned.

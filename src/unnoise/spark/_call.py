@@ -83,7 +83,7 @@ class Request:
     groups: Sequence[Any] | None = None
     person: str | Column | None = None
     max_contributions: int | None = None
-    unknown: str = "error"
+    unknown: str = "drop"
     ledger: Ledger | None = None
 
     @property

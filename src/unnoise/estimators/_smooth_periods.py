@@ -1,0 +1,75 @@
+"""Which periods of the counts, if any, are worth a fit.
+
+Counts may be heaped: even numbers only, multiples of 5, round numbers. Two signs of it are looked for at the best
+smooth profile f, with law m = K f.
+
+**A pattern it has missed.** Let c be the logarithms of factors on the residue classes t mod p, ± JUMP in advance. With
+P the indicators of the classes,
+
+    g = Pᵀ·d·F·(Kᵀ(y/m) − 1),       H = d·(K·F·P)ᵀ·M⁻¹·(K·F·P)
+
+are the score and the information of the cells about c at c = 0. Without a pattern gᵀ(H + 1/JUMP²)⁻¹g is at most a χ² of
+p degrees of freedom, nearly; where that is less likely than ``CHANCE`` for some p, the unlikeliest is worth a fit.
+
+**A pattern it has taken over**, as a loose walk does: the steps of log f at lag p, θ[t] − θ[t−1] − θ[t−p] + θ[t−p−1],
+are much smaller than its second differences.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.stats import chi2
+
+from ..arrays import Floats
+from ._smooth_models import Data
+from ._smooth_walk import JUMP
+
+__all__ = ["PERIODS", "likely_periods"]
+
+PERIODS = tuple(range(2, 13))
+"""Periods tried; longer ones are few steps that stand out."""
+
+CHANCE = 0.05
+"""Chance at which a pattern is missed for nothing: in one sketch of twenty it is fitted in vain."""
+
+MUCH_SMALLER = 0.5
+"""Ratio of mean squares, both for θ that jumps at random 1, below which a pattern counts as taken over."""
+
+
+def likely_periods(data: Data, masses: Floats) -> list[int]:
+    """Return the periods worth a fit beside these masses, with all that divide them.
+
+    Periods of which the body does not hold three are not looked at.
+    """
+    periods = [p for p in PERIODS if data.counts.size >= 3 * p + 3]
+    found = _missed(data, masses, periods) | _taken_over(data, masses, periods)
+    return [p for p in periods if any(longest % p == 0 for longest in found)]
+
+
+def _missed(data: Data, masses: Floats, periods: list[int]) -> set[int]:
+    """The period whose score is the least likely by chance, if unlikely enough."""
+    m = data.channel.forward(masses)
+    slope = data.cells * masses * (data.channel.backward(data.y / m) - 1)
+    log_chance = {p: float(chi2.logsf(_square(data, masses, m, slope, p), p)) for p in periods}
+    least = min(periods, key=lambda p: log_chance[p], default=0)
+    return {least} if least and log_chance[least] < math.log(CHANCE / len(PERIODS)) else set()
+
+
+def _square(data: Data, masses: Floats, m: Floats, slope: Floats, period: int) -> float:
+    """The score of factors on the classes mod ``period``, squared and measured by its information."""
+    member = np.equal.outer(data.counts % period, np.arange(period)).astype(float)
+    seen = data.channel.forward(masses[:, None] * member)
+    information = data.cells * seen.T @ (seen / m[:, None]) + np.eye(period) / JUMP**2
+    score = slope @ member
+    return float(score @ np.linalg.solve(information, score))
+
+
+def _taken_over(data: Data, masses: Floats, periods: list[int]) -> set[int]:
+    """The period at whose lag the steps are smallest, if much smaller than second differences."""
+    theta = np.log(np.maximum(masses, 0.1 / data.cells))
+    rough = float(np.square(np.diff(theta, 2)).mean()) / 6
+    steps = {p: float(np.square(np.diff(theta[p:] - theta[:-p])).mean()) / 4 for p in periods}
+    least = min(periods, key=lambda p: steps[p], default=0)
+    return {least} if least and steps[least] < MUCH_SMALLER * rough else set()
