@@ -11,7 +11,6 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
 import unnoise as un
-from unnoise.answers.palette import LIGHT
 from unnoise.estimators.linear import linear
 
 OUT = Path(__file__).resolve().parent.parent / "docs" / "img"
@@ -47,7 +46,7 @@ def main() -> None:
     inside = (raw.support >= 0) & (raw.support <= TOP)
     inverse[raw.support[inside]] = raw.mass[inside]
     recovered = un.reconstruct(profile).fractions[: TOP + 1]
-    teal, orange = LIGHT["estimate"] if "estimate" in LIGHT else "#0f766e", "#d97706"
+    teal, orange = "#0f766e", "#d97706"
     picture("noise", f"{CELLS:,} cells, ε = {EPSILON}: the noise blurs the profile")
     picture("clamp", "clamping at zero is not the truth", (t, clamped, orange, "clamped"))
     picture("inverse", "the inverse: right on average, and rough", (t, inverse, teal, "unbiased inverse"))
