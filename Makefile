@@ -45,6 +45,7 @@ lint: $(VENV)/.test
 audit: $(VENV)/.test
 	$(BIN)/python benchmarks/coverage.py
 	$(BIN)/python benchmarks/accuracy.py
+	$(BIN)/python benchmarks/sites.py --scenario --tables 100000
 	$(BIN)/python benchmarks/faults.py
 
 bench: $(VENV)/.test

@@ -9,7 +9,7 @@ at most once a site in the reach scenarios, three times in the others, and the e
 Noise is simulated by its law (tests/test_shares.py and ``benchmarks/merge.py --check`` compare it with the real thing).
 Sets that pass: the largest of the numbers tried up to which 95 % of the runs are within 5 % of the truth. Beside them
 stand the published figures of vector-of-counts and Bloom filters. ``--tables N`` makes N random tables consistent and
-counts broken rules.
+counts broken rules (with ``--scenario`` and no name: nothing else).
 """
 
 from __future__ import annotations
@@ -221,6 +221,9 @@ def main() -> None:
     options.k = options.k or ([3] if options.quick else list(TRIED))
     warnings.simplefilter("ignore")
     head = "| scenario | way | sites | RMSE of reach | coverage | shuffle distance | seconds |\n" + "|---" * 7 + "|"
+    if not options.scenario:
+        print(tables(options.tables))
+        return
     body, passed, results = [], {}, {}
     for name in options.scenario:
         results[name] = run_scenario(name, options)

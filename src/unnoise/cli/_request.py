@@ -199,8 +199,10 @@ class Answering(Showing):
 
     file: Annotated[str, typer.Argument(metavar="FILE", help="Sketch, set of groups, noisy histogram, or - .")]
     column: Annotated[
-        str | None, typer.Option("--column", "-c", metavar="NAME", help="Column of a noisy histogram of others.")
-    ] = None
+        str | None,
+        typer.Option("--column", "-c", metavar="NAME", autocompletion=opt.column_names,
+                     help="Column of a noisy histogram of others."),
+    ] = None  # fmt: skip
     epsilon: Annotated[
         str | None, typer.Option("--epsilon", "-e", metavar="E", help="ε of a noisy histogram of others.")
     ] = None

@@ -148,7 +148,7 @@ def _blocks(top: int, noise: DiscreteLaplace) -> Blocks:
 
 def _rows(seen: Int64, noise: DiscreteLaplace, top: int, *, at_zero: bool) -> Int64:
     """Rows of equal width; below 0 they go as far as noise is likely to, for one noise they begin at 0."""
-    low = 0 if noise.power == 1 or not at_zero else min(int(seen[0]), -noise.reach(1e-4))
+    low = 0 if noise.power == 1 or not at_zero else -noise.reach(1e-4)
     high = max(top, int(seen[-1]))
     step = max(1, int(math.sqrt(noise.variance) / FINENESS), math.ceil((high - low) / MOST_ROWS))
     return np.unique(np.append(np.arange(low, high + 1, step), high)).astype(np.int64)
