@@ -177,9 +177,17 @@ def guarantee(
             f"that ε; a report in q sums: q times."
         )
     elif layout.pan_private:
-        parts.append("It holds for the state, seen once by an intruder, and what is released, both together.")
+        parts.append(
+            "It holds for the cells, seen once by an intruder between two calls, and what is released, both together; "
+            "not for the memory of a call under way, of the caller, or of the libraries that read the data."
+        )
     else:
         parts.append("It holds for the state seen once or for what is released, not for both together.")
+    if layout.rate is not None and layout.rate < 1:
+        parts.append(
+            f"The sample is drawn by a hash whose seed, {layout.hash_seed}, is public: whoever knows it can choose "
+            f"items that are in the sample, and each of those counts {tidy(1 / layout.rate)} times in the answers."
+        )
     if noises > 1 and not reports:
         parts.append(
             f"{noises} noises are added up here (epochs and merges): all snapshots together keep this ε for every "
