@@ -163,6 +163,7 @@ def in_options(message: str) -> str:
     names = "|".join(OPTIONS)
     message = re.sub(rf"^({names})(?= (?:must|is|needs|and)\b)", lambda m: OPTIONS[m[1]], message)
     message = re.sub(rf"\b({names})=True\b", lambda m: OPTIONS[m[1]], message)
+    message = re.sub(r"(?<![-\w])(max_contributions|max_count|hash_seed)(?![\w=])", lambda m: OPTIONS[m[1]], message)
     return re.sub(rf"\b({names})=(?:'([^']*)'|([^\s,;:()]+))", lambda m: f"{OPTIONS[m[1]]} {m[2] or m[3]}", message)
 
 
