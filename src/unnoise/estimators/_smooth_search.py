@@ -19,7 +19,7 @@ from scipy.special import gammaln
 
 from ..arrays import Floats
 from ._smooth_mode import MATTERS, find_mode
-from ._smooth_models import BEHIND, FAMILIES, HEADS, Data, Family, Model, Search
+from ._smooth_models import BEHIND, FAMILIES, Data, Family, Model, Search
 from ._smooth_periods import PERIODS, likely_periods
 from ._smooth_walk import Walk
 
@@ -53,14 +53,13 @@ def smooth_models(data: Data, families: Iterable[Family] = FAMILIES) -> Search:
     """Fit the smooth models worth it; those that did not converge are counted and left out."""
     search = Search()
     suited = [family for family in families if family.suits(data)]
-    heads = HEADS if data.counts[0] == 0 else HEADS[:1]
     leaders: list[_Fitted] = []
     for family in suited:
-        leaders += _explored(data, search, family, heads, 1 / len(suited), _best(leaders))
+        leaders += _explored(data, search, family, 1 / len(suited), _best(leaders))
     best = _best(leaders)
     for period in likely_periods(data, best.model.masses) if best is not None else []:
         family = Family("t", 2, period=period)
-        leaders += _explored(data, search, family, HEADS[:1], 1 / len(suited) / len(PERIODS), _best(leaders))
+        leaders += _explored(data, search, family, 1 / len(suited) / len(PERIODS), _best(leaders))
     for leader in sorted(leaders, key=lambda leader: -leader.score):
         leaders.append(_set_free(data, search, leader, max(leaders, key=lambda leader: leader.score)))
     return search
@@ -70,11 +69,9 @@ def _best(leaders: list[_Fitted]) -> _Fitted | None:
     return max(leaders, key=lambda leader: leader.score, default=None)
 
 
-def _explored(
-    data: Data, search: Search, family: Family, heads: tuple[int, ...], share: float, best: _Fitted | None
-) -> list[_Fitted]:
+def _explored(data: Data, search: Search, family: Family, share: float, best: _Fitted | None) -> list[_Fitted]:
     """Fit a family, head by head while it is not BEHIND; return its best model, if it has any."""
-    walk = family.walk(data)
+    walk, heads = family.walk(data), family.heads(data)
     strengths = family.strengths(data, walk)
     log_weight = math.log(share / len(heads) / len(strengths))
     leader: _Fitted | None = None
