@@ -2,9 +2,9 @@
 
 Smooth models: random walks (:mod:`._smooth_walk`) of seven families — of log f, order 2 and 3 in t, order 2 and 3 in
 log(1 + t), order 2 in log t, and order 2 in log(1 + t) with precision rising as (1 + εt)²; and of log f·t!, order 2 in
-t, whose stiffest are Poisson laws — each for a ladder of strengths λ, with the first 0, 1 or 4 steps after the start free (small counts
-are often unlike the rest), and with those steps free that stand out from the others (spikes and edges). Steps that
-stand out cost what it takes to name them: log C(n, q) + log n nats for q of n.
+t, whose stiffest are Poisson laws — each for a ladder of strengths λ, with the first 0, 1 or 4 steps after the start
+free (small counts are often unlike the rest), and with those steps free that stand out from the others (spikes and
+edges). Steps that stand out cost what it takes to name them: log C(n, q) + log n nats for q of n.
 
 Point models: mixtures of few point masses (:mod:`._smooth_points`).
 
