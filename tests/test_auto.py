@@ -158,10 +158,10 @@ def test_poisson_counts_are_known_for_what_they_are(mean):
 
 def test_posterior_profile_is_bayes_cell_by_cell():
     """Against the sum over cells of P(count | noisy count), with explicit probabilities."""
-    from unnoise.estimators._smooth_channel import DenseChannel
+    from unnoise.estimators._smooth_channel import BandedChannel
     from unnoise.estimators._smooth_grid import body_of
 
-    noisy = noised(np.random.default_rng(0).poisson(3, 400), 1, power=2)
+    noisy = noised(np.random.default_rng(0).poisson(3, 400), 1)
     body = body_of(noisy, None)
     g = np.exp(-0.3 * body.counts)
     g /= g.sum()
@@ -169,7 +169,7 @@ def test_posterior_profile_is_bayes_cell_by_cell():
     for row, cells in zip(body.rows, body.tally):
         joint = g * noisy.noise.pmf(row - body.counts)
         expected += cells * joint / joint.sum()
-    found = posterior_profile(DenseChannel(body, noisy.noise), g, body.tally / body.cells)
+    found = posterior_profile(BandedChannel(body, noisy.noise), g, body.tally / body.cells)
     assert np.allclose(found, expected / expected.sum(), atol=1e-9)
 
 

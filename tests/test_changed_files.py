@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from unnoise.cli import main
 from unnoise.errors import FormatError, IncompatibleError, InputError, PrivacyError
 from unnoise.labels import Labels, as_labels, today
 from unnoise.sketches.format import write as writing
@@ -200,3 +201,29 @@ def test_labels_that_are_refused(labels: dict[str, Any], message: str) -> None:
 def test_labels_come_in_one_order() -> None:
     assert as_labels({"site": ["b", "a", "b"], "column": ["b", "a"]}) == Labels(site=("a", "b"), column=("b", "a"))
     assert as_labels(None) == Labels()
+
+
+def test_the_command_line_labels_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(*arguments: object) -> int:
+        monkeypatch.setattr(sys, "argv", ["unnoise", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            main()
+        return int(left.value.code or 0)
+
+    (tmp_path / "a.csv").write_text("url,page\nx,1\ny,2\n")
+    asked = [tmp_path / "a.csv", "-e", "1", "--cells", "2^6"]
+    for site, column in (("north", "url"), ("south", "url"), ("west", "page")):
+        labels = ["--site", site, "--period", "2026-01", "--label", "January"]
+        assert run("sketch", *asked, "-c", column, *labels, "-o", tmp_path / site) == 0
+    assert Sketch.load(tmp_path / "north").labels == Labels(
+        label="January", site=("north",), period=("2026-01",), column=("url",), unit="occurrence", created=today()
+    )
+    assert run("merge", tmp_path / "north", tmp_path / "south", "-o", tmp_path / "both") == 0
+    assert Sketch.load(tmp_path / "both").labels.site == ("north", "south")
+    capsys.readouterr()
+    assert run("inspect", tmp_path / "both") == 0
+    assert "site north, south; period 2026-01; column url" in " ".join(capsys.readouterr().out.split())
+    assert run("merge", tmp_path / "north", tmp_path / "west", "-o", tmp_path / "wrong") == 2
+    assert "column must be equal to merge, got ('url',) and ('page',)" in capsys.readouterr().err

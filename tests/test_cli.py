@@ -132,7 +132,7 @@ def test_groups(shell, visits, tmp_path):
     assert "all 2 together keep the same ε" in found["guarantee"]
     assert "exactly once" in shell("profile", *base, "--groups", "A,B")
     assert "groups must be declared" in shell.fails("profile", *base, "--groups", "A", "--unknown", "error")
-    assert list(shell.json("profile", *base, "--groups", "A,C")["groups"]) == ["A", "C"]
+    assert list(shell.json("profile", *base, "--groups", "A,C")["groups"]) == ["all groups", "A", "C"]
     assert "go together" in shell.fails("profile", *base)
     out = tmp_path / "set"
     shell("sketch", *base, "--groups", "A,B", "-o", out, "--max-contributions", "2", "--person", "who")
@@ -354,13 +354,18 @@ def test_demo(shell, tmp_path, monkeypatch):
     found = shell.json("demo")
     truth = found["truth"]
     assert (truth["different items"], truth["exactly once"], truth["flights"]) == (44_465, 9_172, 336_776)
-    for name in ("epsilon=1", "epsilon=3", "merged"):
+    for name in ("direct", "epsilon=0.1", "merged"):
         for label, true in truth.items():
             answer = found["answers"][name][label]
             spread = max(answer["high"] - answer["low"], 1)
             assert answer["low"] - spread <= true <= answer["high"] + spread, (name, label)
     page = (tmp_path / "out/demo/report.html").read_text()
     assert "items occurred exactly once." in page
+    assert "New York, three sketches" in page
+    assert "New York, one holder" in page
+    width = {name: found["answers"][name]["exactly once"] for name in ("merged", "direct")}
+    told = {name: answer["high"] - answer["low"] for name, answer in width.items()}
+    assert told["direct"] < told["merged"] / 5
     assert sorted(os.listdir(tmp_path / "out/demo")) == [
         "EWR.sketch", "JFK.sketch", "LGA.sketch", "new-york.sketch", "report.html",
     ]  # fmt: skip

@@ -21,6 +21,7 @@ import unnoise as un
 from oracles_answers import holds_between
 from oracles_direct import falling_projection, profile_of, sums_by_count
 from statistics_tools import chi_square
+from unnoise import curve as curves_module
 from unnoise import testing
 from unnoise.answers.direct import direct_profile
 from unnoise.curve import TOP, NoisyCurve, blocks, limited_blocks
@@ -28,7 +29,7 @@ from unnoise.errors import FormatError, InputError, PrivacyError
 from unnoise.estimators.falling import falling, largest_count, upper_quantile
 from unnoise.holding import counting
 from unnoise.holding.counting import count_exactly, rows_of
-from unnoise.holding.release import Exactly, Unit, block_sums, release
+from unnoise.holding.release import Exactly, Unit, release
 from unnoise.noise import DiscreteLaplace
 
 ALARM = 1e-9
@@ -39,6 +40,10 @@ PROFILES = st.dictionaries(COUNTS, st.integers(1, 10**6), max_size=12)
 def exactly(profile: dict[int, int]) -> Exactly:
     counts = np.array(sorted(profile), dtype=np.int64)
     return Exactly(counts, np.array([profile[int(h)] for h in counts], dtype=np.int64))
+
+
+def block_sums(profile: Exactly, first: np.ndarray, last: np.ndarray, released: str) -> list[int]:
+    return curves_module.block_sums(profile.counts, profile.items, first, last, released)
 
 
 def counted(items: object, **options: object) -> dict[int, int]:
@@ -58,7 +63,7 @@ def test_the_grid_depends_on_no_data_and_covers_every_count(released: str) -> No
     assert (first[1:] == last[:-1] + 1).all()
     wide = last > first
     assert (np.diff(wide.astype(int)) >= 0).all()
-    share = 16 if released == "at_least" else 4
+    share = 128 if released == "at_least" else 4
     assert ((last - first + 1)[wide] * share <= first[wide]).all()
 
 
@@ -276,7 +281,7 @@ def test_a_released_curve_is_frozen_and_no_sketch() -> None:
 def test_the_fit_is_the_nearest_falling_curve(numbers: list, wide: int) -> None:
     last = np.cumsum([1] * (len(numbers) - wide) + [4] * wide)[: len(numbers)]
     first = np.concatenate([[1], last[:-1] + 1])
-    curve = NoisyCurve(first, last, np.array(numbers, dtype=np.int64), DiscreteLaplace(50))
+    curve = NoisyCurve(first, last, np.array(numbers, dtype=np.int64), DiscreteLaplace("1/2"))
     support, items = falling(curve)
     width = curve.width.astype(float)
     kept = int(np.searchsorted(last, largest_count(curve))) + 1
@@ -287,6 +292,17 @@ def test_the_fit_is_the_nearest_falling_curve(numbers: list, wide: int) -> None:
     assert np.allclose(np.array(means)[single], best[single], atol=1e-9)
     # whole counts can hit the mean of a block of 4 only to within half a count for every item in it
     assert (np.abs(np.array(means) - best)[~single] <= items.sum() / 8 + 1e-9).all()
+
+
+def test_long_pools_are_whole_numbers_of_items() -> None:
+    rng = np.random.default_rng(2)
+    first, last = limited_blocks("at_least", 400)
+    numbers = np.where(last <= 200, 3, 0) + rng.integers(-1, 2, 400)
+    _, items = falling(NoisyCurve(first, last, numbers, DiscreteLaplace(2)))
+    assert items.sum() == pytest.approx(3, abs=1)
+    assert (items == np.rint(items)).all()
+    _, items = falling(NoisyCurve(first.copy(), last.copy(), numbers.copy(), DiscreteLaplace("0.05")))  # too noisy
+    assert (items != np.rint(items)).any()
 
 
 def test_a_lonely_giant_stands_where_it_is() -> None:

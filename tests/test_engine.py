@@ -11,11 +11,15 @@ from oracles_items import brute_law, dense_rows, sketch, zipf_numbers
 from unnoise.answers.items import item_profile
 from unnoise.estimators._engine import Search, _covariance, explore, posterior
 from unnoise.estimators._fourier import FAR, Blocks, FourierChannel, Part, counts_in_blocks, rows_of
+from unnoise.estimators._merged import cell_law_of
 from unnoise.estimators._mode import find_mode
 from unnoise.estimators._smooth_walk import Walk
+from unnoise.estimators.auto import auto
 from unnoise.estimators.collisions import collisions
+from unnoise.estimators.isotonic import isotonic
 from unnoise.layout import Layout
 from unnoise.noise import DiscreteLaplace
+from unnoise.noisy import NoisyProfile
 
 
 def hashed(cells: int, levels: int = 1) -> Layout:
@@ -230,3 +234,74 @@ def test_explore_returns_certified_models_and_a_posterior():
     found = posterior(search)
     assert found.mean.sum() == pytest.approx(1300, rel=0.3)
     assert np.allclose(found.covariance, found.covariance.T)
+
+
+# ---------------------------------------------------------------- known domains, merged
+
+
+def known(counts, epsilon, power, seed=3):
+    rng = np.random.default_rng(seed)
+    p = 1 - math.exp(-epsilon)
+    noise = rng.negative_binomial(power, p, counts.size) - rng.negative_binomial(power, p, counts.size)
+    return NoisyProfile.from_counts(counts + noise, epsilon=epsilon, power=power)
+
+
+def distances(fit, counts):
+    gap = np.zeros(max(int(counts.max()), int(fit.support[-1])) + 1)
+    np.add.at(gap, counts, -1 / counts.size)
+    np.add.at(gap, fit.support, fit.mass)
+    return float(np.abs(gap).sum()), float(np.abs(np.cumsum(gap)).sum())
+
+
+@pytest.mark.parametrize("power", [2, 2.5])
+def test_wide_bodies_are_smoothed_at_every_power(power):
+    counts = np.random.default_rng(1).integers(0, 1001, 50_000)
+    noisy = known(counts, 1.0, power)
+    smooth_error, plain = distances(auto(noisy), counts), distances(isotonic(noisy), counts)
+    print(f"{smooth_error} against {plain}")
+    assert smooth_error[0] < 0.15
+    assert smooth_error[0] < 0.5 * plain[0]
+
+
+def test_the_step_towards_the_cells_is_bayes_cell_by_cell():
+    counts = np.random.default_rng(2).poisson(3, 600)
+    noisy = known(counts, 1.0, 2)
+    law = cell_law_of(noisy, None)
+    run = law.runs[0]
+    support, plain = law.profile(stepped=False)
+    g = np.zeros(run.top + 1)
+    g[support] = plain
+    expected = np.zeros(g.size)
+    for value, cells in zip(noisy.values, noisy.tally):
+        joint = g * noisy.noise.pmf(value - np.arange(g.size))
+        expected += cells * joint / joint.sum()
+    found = np.zeros(g.size)
+    support, stepped = law.profile()
+    found[support] = stepped
+    moved = np.abs(found - g).sum()
+    assert moved > 1
+    assert np.abs(found - expected).sum() < 0.05 * moved  # the background of a hundredth of a cell
+
+
+def test_cells_far_apart_stay_as_they_are_at_once():
+    counts = np.concatenate([np.random.default_rng(3).integers(0, 10**6, 1000), [1, 2, 3, 4]])
+    noisy = known(counts, 0.03, 2)
+    fit = auto(noisy)
+    assert np.isin(fit.support, np.maximum(noisy.values, 0)).all()
+    assert "as they are" in fit.diagnostics["fallback"]
+
+
+def test_clusters_far_from_zero_are_each_smoothed():
+    rng = np.random.default_rng(4)
+    counts = np.concatenate([rng.poisson(5, 4000), 10**9 + rng.poisson(50, 4000)])
+    fit = auto(known(counts, 1.0, 3))
+    assert fit.diagnostics["body_runs"] == 2
+    assert fit.mass[fit.support > 10**8].sum() == pytest.approx(0.5, abs=0.001)
+
+
+@pytest.mark.parametrize("cells", [1, 3, 64])
+@pytest.mark.parametrize("power", [2, 40])
+def test_few_cells_are_answered(cells, power):
+    fit = auto(known(np.full(cells, 7), 0.5, power))
+    assert fit.mass.sum() == pytest.approx(1)
+    assert (fit.support >= 0).all()

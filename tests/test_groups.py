@@ -7,7 +7,9 @@ from collections import Counter
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -194,3 +196,73 @@ def test_cells_are_those_of_the_hash():
     cell = int(cells_of(hash_columns([np.array([12345])], layout.hash_seed), layout)[0])
     for sketch in grouped.sketches.values():
         assert release(sketch).counts[cell] == 1
+
+
+@pytest.mark.parametrize(
+    "kind", ["list", "polars", "arrow", "large arrow", "view", "dictionary", "pandas", "numpy", "integers"]
+)
+def test_groups_come_as_any_column(kind):
+    names = ["A", "B", "A"]
+    columns = {
+        "list": names, "polars": pl.Series(names), "arrow": pa.array(names),
+        "large arrow": pa.array(names, pa.large_string()), "view": pa.array(names, pa.string_view()),
+        "dictionary": pa.array(names).dictionary_encode(), "pandas": pd.Series(names), "numpy": np.array(names),
+        "integers": [7, 8, 7],
+    }  # fmt: skip
+    groups = ["7", "8"] if kind == "integers" else ["A", "B"]
+    with noiseless():
+        grouped, streamed = GroupedSketch(groups, make), GroupedSketch(groups, make)
+    grouped.update([1, 2, 3], columns[kind])
+    assert [int(sketch._cells.sum()) for sketch in grouped.sketches.values()] == [2, 1]
+    if kind not in ("list", "numpy", "integers"):
+        table = pa.table({"x": [1, 2, 3], "g": columns[kind]})
+        streamed.update(table.to_reader(), group="g")
+        assert [int(sketch._cells.sum()) for sketch in streamed.sketches.values()] == [2, 1]
+
+
+def test_a_column_named_group_is_a_column_like_any_other():
+    """It used to be taken for the group, in silence, whatever column was asked for."""
+    table = {"group": [1, 2, 3], "where": ["A", "B", "A"]}
+    with noiseless():
+        one, other = GroupedSketch(["A", "B"], make), GroupedSketch(["A", "B"], make)
+    one.update(table, group="where")
+    other.update({"x": [1, 2, 3], "group": ["A", "B", "A"]}, group="group")
+    for name in "AB":
+        np.testing.assert_array_equal(release(one.sketches[name]).counts, release(other.sketches[name]).counts)
+    assert release(one.sketches["A"]).counts.sum() == 2
+
+
+def test_a_file_with_a_column_named_group(tmp_path):
+    (tmp_path / "r.csv").write_text("group,where\n1,A\n2,B\n3,A\n")
+    with noiseless():
+        grouped = GroupedSketch(["A", "B"], make)
+    wanted = Wanted(columns=("group",), integers=True, group="where")
+    feed(grouped, open_source([tmp_path / "r.csv"]).batches(wanted))
+    assert [int(sketch._cells.sum()) for sketch in grouped.sketches.values()] == [2, 1]
+
+
+@pytest.mark.parametrize("name", ["<b>bold</b>", "[red]x[/red]", "a,b", "=1+1", "é\u202e", "a/b", "..", "x" * 150])
+def test_names_with_markup_count_and_come_back(name, tmp_path):
+    with noiseless():
+        grouped = GroupedSketch([name, "B"], make)
+    grouped.update([1, 2, 3], [name, "B", name])
+    assert [int(sketch._cells.sum()) for sketch in grouped.sketches.values()] == [2, 1]
+    saved = GroupedSketch([name, "B"], make)
+    saved.save(tmp_path / "set")
+    assert GroupedSketch.load(tmp_path / "set").groups == (name, "B")
+    assert {p.parent for p in tmp_path.rglob("*.sketch")} == {tmp_path / "set"}
+    assert "\u202e" not in repr(saved)
+
+
+@pytest.mark.parametrize("name", ["a\x1b[2Jb", "a\nb", "a\0b", "\x07"])
+def test_control_characters_in_names_are_inert(name, tmp_path):
+    grouped = GroupedSketch([name, "B"], make, unknown="error")
+    assert name not in repr(grouped)
+    with pytest.raises(InputError, match="groups must be declared") as caught:
+        grouped.update([1], ["C"])
+    assert name not in str(caught.value)
+    with pytest.raises(InputError, match="distinct") as caught:
+        GroupedSketch([name, name], make)
+    assert name not in str(caught.value)
+    grouped.save(tmp_path / "set")
+    assert GroupedSketch.load(tmp_path / "set").groups == (name, "B")

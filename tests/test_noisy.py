@@ -107,3 +107,16 @@ def test_tally_pairs_in_any_order_with_duplicates() -> None:
 def test_a_profile_must_account_for_every_cell() -> None:
     with pytest.raises(InputError, match="the tally must add up to cells=3, got 2"):
         NoisyProfile(np.array([1]), np.array([2]), DiscreteLaplace(1), Layout(kind="known", cells=3, domain=3))
+
+
+def test_releases_add_up_cell_by_cell():
+    layout = Layout(kind="known", cells=3, domain=3)
+    one = NoisyCounts(np.array([1, -2, 5]), DiscreteLaplace(1), layout)
+    two = NoisyCounts(np.array([4, 4, 4]), DiscreteLaplace(1, 2), layout)
+    both = one + two
+    assert both.counts.tolist() == [5, 2, 9]
+    assert both.noise == DiscreteLaplace(1, 3)
+    with pytest.raises(IncompatibleError, match="epsilon"):
+        one + NoisyCounts(np.array([1, 1, 1]), DiscreteLaplace(2), layout)
+    with pytest.raises(IncompatibleError, match="cells"):
+        one + NoisyCounts(np.array([1]), DiscreteLaplace(1), Layout(kind="known", cells=1, domain=3))

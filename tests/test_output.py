@@ -228,3 +228,18 @@ def test_bad_words_speak_of_options(shell, data):
     base = ("estimate", data / "a.sketch")
     assert "--at-least must be whole numbers" in shell(*base, "--at-least", "1,x", code=2)
     assert "--headline must be exactly-K" in shell(*base, "--headline", "mode", code=2)
+
+
+def test_groups_have_a_row_for_all_of_them(shell, tmp_path):
+    """An item in both groups counts once there."""
+    lines = [f"{item},{group}" for item in range(300) for group in "AB"] + [f"{item},A" for item in range(300, 400)]
+    (tmp_path / "x.csv").write_text("item,group\n" + "\n".join(lines) + "\n")
+    made = ("-c", "item", "--int", "-e", "20", "--domain", "1000", "--by", "group", "--groups", "A,B")
+    shell("sketch", tmp_path / "x.csv", *made, "-o", tmp_path / "x.sketches")
+    groups = json.loads(shell("estimate", tmp_path / "x.sketches", "--json", "--method", "isotonic"))["groups"]
+    assert list(groups) == ["all groups", "A", "B"]
+    assert {name: round(one["answers"]["distinct"]["value"]) for name, one in groups.items()} == {
+        "all groups": 400, "A": 400, "B": 300,
+    }  # fmt: skip
+    assert round(groups["all groups"]["answers"]["at_least_2"]["value"]) == 300
+    assert groups["all groups"]["power"] == 2

@@ -254,12 +254,16 @@ def test_html_escapes_and_holds_the_same_numbers(p):
 
 def test_exports_agree(p):
     arrow, polars, pandas = p.to_arrow(), p.to_polars(), p.to_pandas()
-    names = ["count", "items", "fraction", "low", "high", "stderr"]
+    names = ["count", "items", "low", "high", "stderr", "share", "share_low", "share_high"]
     assert arrow.column_names == names
     assert polars.columns == names
     assert list(pandas.columns) == names
     assert polars["count"].to_list() == p.support.tolist()
-    assert np.allclose(pandas["fraction"], p.mass)
+    assert np.allclose(pandas["share"], p.mass)
+    for name in ("low", "high"):  # one unit each
+        assert np.allclose(pandas[name], pandas[f"share_{name}"] * 20_000)
+    assert (pandas["low"] <= pandas["items"]).all()
+    assert (pandas["items"] <= pandas["high"]).all()
     assert np.allclose(arrow["items"].to_numpy(), p.mass * 20_000)
     data = json.loads(p.to_json())
     assert data["answers"]["total"]["value"] == pytest.approx(p.total.value)
@@ -283,3 +287,15 @@ def test_a_subclass_changes_every_answer_through_its_bands(p):
     twice = Twice(p.support, p.mass, p.method, p.noisy)
     assert twice.distinct.stderr == pytest.approx(2 * p.distinct.stderr)
     assert twice.table()[1].items.stderr == pytest.approx(2 * p.table()[1].items.stderr)
+
+
+def test_a_table_is_exported_in_one_unit(p):
+    table = p.table([1, 2, 5])
+    arrow, polars, pandas = table.to_arrow(), table.to_polars(), table.to_pandas()
+    assert arrow.column_names == polars.columns == list(pandas.columns)
+    assert polars["first"].to_list() == [1, 2, 5]
+    assert polars["last"].to_list() == [1, 4, None]
+    assert polars["items"].to_list() == pytest.approx([float(row.items) for row in table])
+    assert (polars["items_low"] <= polars["items"]).all()
+    assert np.allclose(polars["share"].to_numpy() * 20_000, polars["items"].to_numpy())
+    assert polars["at_least"][0] == pytest.approx(float(p.distinct))

@@ -63,7 +63,7 @@ REFUSED = [
     ({"epsilon": 1, "method": "magic"}, "method must be one of auto, exact, .* got 'magic'"),
     ({"epsilon": 1, "norm": 3}, "norm must be 1, 2 or inf, got 3"),
     ({"epsilon": -1}, "epsilon must be > 0, got -1"),
-    ({"epsilon": 1, "noise": DiscreteLaplace(2)}, r"epsilon and noise must agree, got epsilon=1 and .*epsilon=2"),
+    ({"epsilon": 1, "noise": DiscreteLaplace(2)}, r"epsilon must agree with .*epsilon=2.*, got epsilon=1"),
     ({"noise": 3}, "noise must be a DiscreteLaplace, got int"),
     ({"epsilon": 1, "max_count": -1}, "max_count must be ≥ 0"),
 ]

@@ -10,6 +10,8 @@ import csv
 import io
 import json
 import re
+import shutil
+import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -18,9 +20,12 @@ import pytest
 
 from browser_tools import OUT, complaints, keep, open_browser, set_screen
 from unnoise.answers.binned import at_least_curve, exact_curve, ranges, true_curve
+from unnoise.answers.estimate import Estimate
 from unnoise.answers.palette import DARK, LIGHT
+from unnoise.answers.questions import Asked, Sheet, noun
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.answers.report import report
+from unnoise.answers.report_tables import answers_table
 
 
 def made(seed: int, cells: int = 30_000, epsilon: float = 1.0):
@@ -246,7 +251,7 @@ def test_pointing_reads_a_value(browser, page, one):
     browser.execute_script("arguments[0].focus()", drawing)
     drawing.send_keys(Keys.HOME, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
     spoken = browser.find_element(By.ID, "say").text
-    assert f"{round(one[0].exactly(3).value):,} items occur exactly 3 times" in spoken
+    assert f"{round(one[0].exactly(3).value):,} items seen exactly 3 times" in spoken
     drawing.send_keys(Keys.ESCAPE)
     assert not tip.is_displayed()
     assert complaints(browser) == []
@@ -293,10 +298,81 @@ def test_small_multiples_choose_the_group(browser, groups):
     assert complaints(browser) == []
 
 
+def pages_of(browser, path: Path, name: str) -> list[str]:
+    """Print a page on A4 and return the text of each sheet."""
+    if shutil.which("pdftotext") is None:
+        pytest.skip("needs poppler-utils")
+    show(browser, path, media="")
+    pdf = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})["data"])
+    (OUT / f"{name}.pdf").write_bytes(pdf)
+    found = subprocess.run(["pdftotext", "-layout", "-", "-"], input=pdf, capture_output=True, check=True)
+    return found.stdout.decode().rstrip("\f").split("\f")
+
+
 @pytest.mark.browser
-def test_printing_opens_the_numbers(browser, page):
-    show(browser, page)
-    pdf = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {})["data"])
-    assert pdf.startswith(b"%PDF")
-    (OUT / "print.pdf").write_bytes(pdf)
+@pytest.mark.parametrize("which", ["page", "groups"])
+def test_it_prints_on_two_pages_with_the_promise_on_the_first(browser, request, which):
+    sheets = pages_of(browser, request.getfixturevalue(which), f"print-{which}")
+    assert len(sheets) == 2
+    assert "What is promised" in sheets[0]
+    assert "exactly once" in sheets[0]
+    assert "Distinct items" in sheets[1]
+    assert "All numbers behind the picture" not in "".join(sheets)
     assert complaints(browser) == []
+
+
+@pytest.mark.browser
+def test_the_sentence_follows_the_group(browser, groups):
+    from selenium.webdriver.common.by import By
+
+    show(browser, groups)
+    sentence, line = browser.find_element(By.ID, "headline"), browser.find_element(By.ID, "lede")
+    assert sentence.text.startswith("In North, about")
+    before = line.text
+    browser.find_elements(By.CSS_SELECTOR, ".small button")[1].click()
+    assert sentence.text.startswith("In South, about")
+    assert "items occurred exactly once." in sentence.text
+    assert line.text != before
+
+
+@pytest.mark.browser
+def test_a_phone_stacks_the_answers(browser, groups):
+    from selenium.webdriver.common.by import By
+
+    show(browser, groups, width=390, height=844)
+    table = browser.find_element(By.CSS_SELECTOR, "table.answers")
+    assert table.rect["width"] <= 390
+    cell = table.find_element(By.CSS_SELECTOR, "td[data-label=South]")
+    assert cell.value_of_css_property("display") == "flex"
+    assert browser.find_element(By.CSS_SELECTOR, ".cue").value_of_css_property("display") == "block"
+    show(browser, groups)
+    assert browser.find_element(By.CSS_SELECTOR, ".cue").value_of_css_property("display") == "none"
+
+
+# ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_words_come_from_the_noun(one):
+    text = report(one[0], asked=Asked(noun=noun("user"), headline="at_least_3", at_least=(1, 3)))
+    assert "users were seen at least 3 times." in text
+    assert "Distinct users" in text
+    assert "How often users were seen" in text
+    shown = re.sub(r"<script.*?</script>|<style>.*?</style>|<dl.*?</dl>", "", text, flags=re.S)
+    assert not re.search(r"\bitems\b", shown)
+
+
+def test_no_part_of_an_item_is_shown(one):
+    """Numbers of things are whole, in every table of the page."""
+    text = report(one[0])
+    for table in re.findall(r"<table.*?</table>", text, re.S):
+        for row in re.findall(r"<tr>(.*?)</tr>", table, re.S):
+            if "Entropy" not in row:
+                cells = re.findall(r'<td class="number(?: value| range)?"[^>]*>(.*?)</td>', row, re.S)
+                assert not any("." in re.sub(r"<[^>]*>|±.*", "", cell) for cell in cells), row
+
+
+def test_unreliable_answers_are_tagged(one):
+    sheet, good = Sheet.of(one[0]), Estimate(100.0, 1.0, 98.0, 102.0)
+    assert "unreliable" not in answers_table({"": Sheet(one[0], sheet.asked, dict.fromkeys(sheet.answers, good))})
+    marked = {**sheet.answers, "distinct": Estimate(100.0, 90.0, 0.0, 400.0)}
+    assert '<span class="tag">unreliable</span>' in answers_table({"": Sheet(one[0], sheet.asked, marked)})

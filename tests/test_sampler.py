@@ -5,6 +5,9 @@ Statistical tests pass a right sampler with probability 1 − 1e-9 each and reje
 
 from __future__ import annotations
 
+import contextlib
+import sys
+import threading
 from fractions import Fraction
 
 import numpy as np
@@ -267,3 +270,35 @@ def test_base_is_a_power_of_two_and_geometric_closed_form_holds() -> None:
     low, high = Geometric(Fraction(1)).bounds(3, 100)
     assert low <= (1 - np.exp(-4.0)) * 2**100 * (1 + 1e-12)
     assert high >= (1 - np.exp(-4.0)) * 2**100 * (1 - 1e-12)
+
+
+def thresholds_in_threads(law: NegativeBinomial) -> bool:
+    """Tell whether eight threads that extend one table of running sums at once find what one finds alone."""
+    alone = [NegativeBinomial(law.epsilon, law.power).bounds(k, 64) for k in range(400)]
+    found: list[list[tuple[int, int]]] = []
+    start = threading.Barrier(8)
+
+    def extend() -> None:
+        start.wait()
+        found.append([law.bounds(k, 64) for k in range(0, 400, 40)] + [law.bounds(k, 64) for k in range(400)])
+
+    threads = [threading.Thread(target=extend) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    expected = [alone[k] for k in range(0, 400, 40)] + alone
+    return len(found) == 8 and all(one == expected for one in found)
+
+
+def test_one_table_serves_many_threads() -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        assert all(thresholds_in_threads(NegativeBinomial(Fraction(1, 50), Fraction(1, 3))) for _ in range(10))
+        unguarded = [NegativeBinomial(Fraction(1, 50), Fraction(1, 3)) for _ in range(20)]
+        for law in unguarded:
+            law._lock = contextlib.nullcontext()  # type: ignore[assignment]
+        assert not all(thresholds_in_threads(law) for law in unguarded), "the control: without its lock it goes wrong"
+    finally:
+        sys.setswitchinterval(interval)

@@ -14,6 +14,7 @@ from scipy.optimize import minimize
 
 import unnoise as un
 from unnoise.answers.consistent import Rules, project, rules_for
+from unnoise.answers.sites import _mean, as_estimate
 from unnoise.errors import IncompatibleError, InputError, SealedError
 from unnoise.estimators._gaussian_fit import _find_mode, _precision, fit_positive
 from unnoise.estimators._products import Coded, Means
@@ -208,13 +209,24 @@ def test_the_edges():
     assert reach.stderr > 0
 
 
-def test_merged_sketches_are_answered_by_whichever_is_surer():
+def test_merged_sketches_are_answered_with_the_help_of_their_sum():
     rng = np.random.default_rng(11)
     noisy = thrown([np.arange(9000), np.arange(3000, 12_000)], 1 << 15, 1, rng, power=3)
     reach = un.union(*noisy)
     assert abs(reach.value - 12_000) < 6 * reach.stderr
     beside = side_by_side([Coded(sketch) for sketch in noisy])
     assert reach.stderr <= beside.stderr
+
+
+def test_the_mean_of_two_answers_is_the_best_one():
+    """Against a search over all weights; one that is three times surer is taken alone at correlation ½."""
+    for one, two in ((3.0, 4.0), (3.0, 3.0), (1.0, 3.0)):
+        found = _mean(as_estimate(100, one), as_estimate(110, two))
+        weights = np.linspace(0, 1, 10_001)
+        variance = (weights * one) ** 2 + ((1 - weights) * two) ** 2 + weights * (1 - weights) * one * two
+        assert found.stderr == pytest.approx(math.sqrt(variance.min()), rel=1e-4)
+        assert found.value == pytest.approx(110 - 10 * weights[variance.argmin()], abs=0.01)
+    assert _mean(as_estimate(100, 1), as_estimate(110, 3)).value == 100
 
 
 # what is refused
@@ -363,3 +375,93 @@ def test_rules_say_by_how_much_they_are_broken():
     rules = Rules(np.array([[1.0, -1.0]]), np.eye(2))
     assert rules.broken(np.array([2.0, 2.0])) == 0
     assert rules.broken(np.array([200.0, 100.0])) == pytest.approx(0.5)
+
+
+# the command line and the page
+
+def run(*arguments, cwd):
+    import os
+    import subprocess
+    import sys
+
+    return subprocess.run([sys.executable, "-m", "unnoise", *arguments], cwd=cwd, capture_output=True, text=True,
+                          env={**os.environ, "COLUMNS": "110"})
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sites")
+    for site, items in (("tv", np.arange(3000)), ("web", np.arange(2000, 5000))):
+        sketch = un.Sketch.hashed(2**13, epsilon=4, item_types=["int"], labels={"site": (site,)})
+        sketch.update(items)
+        sketch.save(folder / f"{site}.sketch")
+    (folder / "tv.csv").write_text("user\n" + "\n".join(f"u{i}" for i in range(300)) + "\n")
+    (folder / "web.csv").write_text("user\n" + "\n".join(f"u{i}" for i in range(200, 500)) + "\n")
+    return folder
+
+
+def test_union_overlap_and_table_on_the_command_line(files):
+    import json
+
+    found = json.loads(run("union", "tv.sketch", "web.sketch", "--once", "--json", cwd=files).stdout)
+    assert found["union"]["value"] == pytest.approx(5000, rel=0.1)
+    found = json.loads(run("overlap", "tv.sketch", "web.sketch", "--json", cwd=files).stdout)
+    assert found["overlap"]["value"] == pytest.approx(1000, rel=0.5)
+    assert found["retained"]["value"] == pytest.approx(1 / 3, abs=0.2)
+    assert "only in the first" in run("overlap", "tv.sketch", "web.sketch", cwd=files).stdout
+    shown = run("table", "tv.sketch", "web.sketch", cwd=files).stdout
+    assert "tv + web" in shown
+    rows = json.loads(run("table", "tv.sketch", "web.sketch", "--by", "period", "--json", cwd=files).stdout)
+    assert [row["sites"] for row in rows] == [["tv", "web"]]
+    other = un.Sketch.hashed(2**13, epsilon=4, hash_seed=9, item_types=["int"])
+    other.save(files / "other.sketch")
+    failed = run("union", "tv.sketch", "other.sketch", cwd=files)
+    assert failed.returncode == 2
+    assert "hash_seed must be equal" in failed.stderr
+    assert "tv.sketch" in failed.stderr
+    assert "other.sketch" in failed.stderr
+    failed = run("merge", "tv.sketch", "other.sketch", "-o", "sum.sketch", cwd=files)
+    assert "hash_seed must be equal to merge, got 0 and 9; in tv.sketch (site tv) and other.sketch" in failed.stderr
+
+
+def test_shares_on_the_command_line(files):
+    def done(*arguments):
+        found = run(*arguments, cwd=files)
+        assert found.returncode == 0, found.stderr
+        return found.stdout
+
+    done("share", "task", "-e", "40", "--epoch", "2026-11", "--cells", "2^12", "-o", "n.task")
+    for site in ("tv", "web"):
+        done("share", "split", f"{site}.csv", "-c", "user", "--task", "n.task", "--site", site, "-o", site)
+    for folder, side in (("A", "seed"), ("B", "difference")):
+        done("share", "receive", folder, f"tv.{side}", f"web.{side}", "--task", "n.task", "--side", side)
+        done("share", "offer", folder, "-o", f"{folder}.offer")
+    done("share", "agree", "A", "B.offer", "-o", "A.word")
+    done("share", "agree", "B", "A.offer", "-o", "B.word")
+    done("share", "answer", "A", "B.word", "-o", "A.answer")
+    done("share", "answer", "B", "A.word", "-o", "B.answer")
+    done("combine", "A.answer", "B.answer", "--task", "n.task", "-o", "n.sketch")
+    total = un.Sketch.load(files / "n.sketch")
+    assert int(total.release().counts.sum()) == 600
+    assert total.labels.site == ("tv", "web")
+    assert total.labels.period == ("2026-11",)
+    assert "Two servers added up 2 reports" in total.guarantee
+    assert "not against both servers together" in " ".join(done("inspect", "n.sketch").split())
+    with pytest.raises(un.PrivacyError):
+        total + un.Sketch.load(files / "n.sketch")
+
+
+def test_the_python_of_the_page_runs(tmp_path, monkeypatch):
+    import re
+    from pathlib import Path
+
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).resolve().parent.parent / "docs" / "sites.md").read_text()
+    names: dict = {}
+    for code in re.findall(r"```python\n(.*?)```", page, re.S):
+        exec(code, names)
+    reach = un.union(*names["sketches"].values(), max_count=1)
+    assert abs(reach.value - 9500) < 6 * reach.stderr
+    assert names["total"].noise.power == 2
+    names["first"].shut()
+    names["second"].shut()

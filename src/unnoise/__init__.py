@@ -18,16 +18,18 @@ if TYPE_CHECKING:
     from . import protocols as protocols
     from . import spark as spark
     from ._sampler import discrete_laplace as discrete_laplace
+    from .answers.advise import advise as advise
     from .answers.consistent import SiteTable as SiteTable
     from .answers.direct import DirectProfile as DirectProfile
     from .answers.estimate import Estimate as Estimate
     from .answers.items import ItemProfile as ItemProfile
     from .answers.plan import plan as plan
     from .answers.profile import Profile as Profile
-    from .answers.reconstruct import reconstruct as reconstruct
     from .answers.report import report as report
     from .api import direct as direct
+    from .api import load as load
     from .api import profile as profile
+    from .api import reconstruct as reconstruct
     from .curve import NoisyCurve as NoisyCurve
     from .errors import ClaimWarning as ClaimWarning
     from .errors import ConvergenceError as ConvergenceError
@@ -80,14 +82,16 @@ _HOMES = {
     "Sketch": "sketches.sketch",
     "UnnoiseError": "errors",
     "UnnoiseWarning": "errors",
+    "advise": "answers.advise",
     "direct": "api",
+    "load": "api",
     "discrete_laplace": "_sampler",
     "consistent_table": "sites",
     "noise_shares": "sketches.sketch",
     "overlap": "sites",
     "plan": "answers.plan",
     "profile": "api",
-    "reconstruct": "answers.reconstruct",
+    "reconstruct": "api",
     "report": "answers.report",
     "retention": "sites",
     "union": "sites",

@@ -14,6 +14,7 @@ import math
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
+from threading import RLock
 from typing import Protocol
 
 from .errors import InputError
@@ -205,6 +206,7 @@ class NegativeBinomial:
     def __init__(self, epsilon: Fraction, power: Fraction) -> None:
         self.epsilon, self.power = epsilon, power
         self._known: dict[int, tuple[Bounds, list[Bounds]]] = {}
+        self._lock = RLock()  # the running sums are shared by all threads that draw from this law
 
     def bounds(self, k: int, bits: int) -> Bounds:
         """Bracket the distribution function at k by adding up the law from 0."""
@@ -228,18 +230,19 @@ class NegativeBinomial:
 
     def _cumulative(self, k: int, bits: int) -> Bounds:
         """Return the bracket of P(X ≤ k) at ``bits`` bits, extending the running sums as far as needed."""
-        if bits not in self._known:
-            first = _power_bounds(self.epsilon, self.power, bits)
-            self._known[bits] = first, [first]
-        term, sums = self._known[bits]
-        a = exp_bounds(self.epsilon, bits)
-        top, bottom = self.power.numerator, self.power.denominator
-        for j in range(len(sums), k + 1):
-            factor, divisor = top + (j - 1) * bottom, j * bottom << bits
-            term = term[0] * a[0] * factor // divisor, -(-term[1] * a[1] * factor // divisor)
-            sums.append((sums[-1][0] + term[0], sums[-1][1] + term[1]))
-        self._known[bits] = term, sums
-        return sums[k]
+        with self._lock:
+            if bits not in self._known:
+                first = _power_bounds(self.epsilon, self.power, bits)
+                self._known[bits] = first, [first]
+            term, sums = self._known[bits]
+            a = exp_bounds(self.epsilon, bits)
+            top, bottom = self.power.numerator, self.power.denominator
+            for j in range(len(sums), k + 1):
+                factor, divisor = top + (j - 1) * bottom, j * bottom << bits
+                term = term[0] * a[0] * factor // divisor, -(-term[1] * a[1] * factor // divisor)
+                sums.append((sums[-1][0] + term[0], sums[-1][1] + term[1]))
+            self._known[bits] = term, sums
+            return sums[k]
 
 
 def _powers(epsilon: Fraction, how_many: int, bits: int) -> list[Bounds]:

@@ -1,14 +1,15 @@
-"""The bridge between the secret and the public side: from items to a private profile in one call."""
+"""The bridge between the secret and the public side: from items, sketch or file to a private profile in one call."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from .answers.reconstruct import reconstruct
+from .answers.reconstruct import reconstruct as from_noisy
 from .checks import check_choice
 from .errors import InputError
-from .noise import Exact, exact_positive
+from .noise import DiscreteLaplace, Exact, exact_positive
 from .sketches.sketch import Sketch
 
 if TYPE_CHECKING:
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
     from .answers.profile import Profile
     from .holding.release import Exactly, Unit
     from .ledger import Ledger
+    from .reading.groups import GroupedSketch
 
-__all__ = ["direct", "profile", "release_and_answer"]
+__all__ = ["direct", "load", "profile", "reconstruct", "release_and_answer"]
 
 
 def profile(
@@ -61,7 +63,7 @@ def profile(
     sketch.update(items, counts, person=person)
     if ledger is not None:
         ledger.write("profile", epsilon, unit)
-    return reconstruct(sketch.release(), method=method or "auto")
+    return from_noisy(sketch.release(), method=method or "auto")
 
 
 @overload
@@ -109,7 +111,7 @@ def direct(
     --------
     >>> p = direct(["red", "blue", "red"] * 5_000, epsilon=1)
     >>> 9_000 < float(p.total) < 21_000, p.curve
-    (True, NoisyCurve(1,856 numbers of at_least, ε = 1))
+    (True, NoisyCurve(7,680 numbers of at_least, ε = 1))
     >>> visits = {"user": [1, 1, 2], "day": ["a", "b", "a"]}
     >>> sorted(direct(visits, epsilon=1, person="user", by="day", groups=["a", "b"]))
     ['a', 'b']
@@ -148,3 +150,59 @@ def release_and_answer(
 
     curves = release(exact, unit, epsilon, for_tests=for_tests)
     return {name: direct_profile(curve) for name, curve in curves.items()}
+
+
+def load(path: str | os.PathLike[str]) -> Sketch | GroupedSketch:
+    """Return the sealed sketch in a file, or the set of groups in a folder that ``GroupedSketch.save`` wrote."""
+    from .reading.groups import GroupedSketch, is_group_set
+
+    return GroupedSketch.load(path) if is_group_set(path) else Sketch.load(path)
+
+
+def reconstruct(
+    noisy: Any, *, epsilon: Exact | None = None, power: Exact | None = None, noise: DiscreteLaplace | None = None,
+    method: str = "auto", max_count: int | None = None, norm: float = 2, clipped: bool = False,
+) -> Profile:  # fmt: skip
+    """Reconstruct the profile: for every t, the share of items with count exactly t.
+
+    Parameters
+    ----------
+    noisy : Sketch, path, NoisyCounts, NoisyProfile, NoisyCurve or integers
+        A sketch (which is released), the file of one, what was released of it, or a histogram noised elsewhere, one
+        signed integer per item of a known domain: as integers or as the path of a file with one column of them.
+    epsilon, power : number or str, optional
+        ε of the discrete Laplace noise and how many such noises were added up (1 unless given): ε is required where
+        ``noisy`` does not know it, and must agree where it does.
+    noise : DiscreteLaplace, optional
+        The whole law, in place of both.
+    method, max_count, norm, clipped
+        As in :func:`unnoise.answers.reconstruct.reconstruct`.
+
+    Examples
+    --------
+    >>> p = reconstruct([1, 1, 2, 0, 1, -1, 3, 0], epsilon=1, power=2, method="isotonic")
+    >>> p.method, float(p.noisy.noise.power)
+    ('isotonic', 2.0)
+    """
+    given = _opened(noisy) if isinstance(noisy, str | os.PathLike) else noisy
+    if isinstance(given, Sketch):
+        given = given.release()
+    elif hasattr(given, "sketches"):
+        raise InputError(
+            "a set of groups must be reconstructed group by group: "
+            "{name: un.reconstruct(noisy) for name, noisy in groups.release().items()}"
+        )
+    return from_noisy(
+        given, epsilon=epsilon, power=power, noise=noise, method=method, max_count=max_count, norm=norm,
+        clipped=clipped,
+    )  # fmt: skip
+
+
+def _opened(path: str | os.PathLike[str]) -> Any:
+    """Open the file of a sketch or of noisy counts."""
+    from .reading.groups import is_group_set
+    from .reading.released import is_sketch_file, read_noisy_counts
+
+    if is_group_set(path) or is_sketch_file(path):
+        return load(path)
+    return read_noisy_counts(path)

@@ -2,12 +2,15 @@
 
 The items are pairs of plane and destination; 336,776 flights make 44,465 different pairs, 9,172 of which were flown
 exactly once. The truth is public here, so it can stand beside the private answers.
+
+Two stories, sketches first: three airports that never show their rows, each with a sealed sketch, merged; then what one
+holder of all rows could say at the same ε, with the noise on the profile itself.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
@@ -20,6 +23,7 @@ from .answers.questions import DISTINCT, TOTAL, at_least, exactly
 from .answers.reconstruct import reconstruct
 from .answers.render import rich_table
 from .answers.report import report
+from .api import direct
 from .arrays import Int64
 from .sketches.sketch import Sketch
 
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["flights", "run"]
 
 CELLS = 2**17
-EPSILONS = (0.1, 1, 3)
+EPSILONS = (0.1,)
 SITE_EPSILON = 2
 SITES = {"EWR": "Newark", "JFK": "Kennedy", "LGA": "LaGuardia"}
 ITEM = ["tailnum", "dest"]
@@ -59,24 +63,30 @@ def run(folder: str, say: Say) -> dict[str, Any]:
         f"{truth.size:,} different ones.\nHow many of them were flown exactly once? Here the truth may be shown: "
         f"[bold]{int((truth == 1).sum()):,}[/bold].\n"
     )
-    private = {}
-    for epsilon in EPSILONS:
-        with _timed(clock, f"private profile, ε = {epsilon}"):
-            private[epsilon] = _private(data, epsilon)
-    say(_epsilon_table(truth, private))
     merged, sites, promise = _three_sites(data, out, clock)
     say(
-        "\nThree airports, each with a sketch of its own; only the sketches leave the house. Merged, they answer for\n"
-        "all of New York, with the noises of all three added up:\n"
+        "[bold]Three airports that never show their rows.[/bold] Each keeps a sketch of its own; only the sealed "
+        "sketches leave\nthe house. Merged, they answer for all of New York, with the noises of all three added up:\n"
     )
     say(_site_table(data, truth, merged, sites))
+    with _timed(clock, "one holder of all rows"):
+        held = {epsilon: direct(data.select(ITEM), epsilon=epsilon) for epsilon in (SITE_EPSILON, *EPSILONS)}
+    whole = held.pop(SITE_EPSILON)
+    say(
+        f"\n[bold]One holder of all rows[/bold], trusted with them, can put the noise on the profile itself. At the "
+        f"same ε = {SITE_EPSILON},\nbeside what the three sites told without trusting anybody; and at ε = 0.1:\n"
+    )
+    say(_both_table(truth, merged, whole, held))
     page = out / "report.html"
     with _timed(clock, "write the report"):
-        _write_report(page, data, truth, {"New York": merged, **sites}, promise)
+        both = {"New York, three sketches": merged, "New York, one holder": whole}
+        words = f"{promise} One holder of all rows: {whole.guarantee}"
+        _write_report(page, data, truth, {**both, **sites}, words)
     clock["all of it"] = time.perf_counter() - begin
     say("\n[dim]" + "; ".join(f"{name} {seconds:.2f} s" for name, seconds in clock.items()) + "[/dim]")
     say(f"\nOpen the report in a browser: [bold]{page}[/bold]\n")
-    return _numbers(truth, private, merged, sites, clock, page)
+    everyone = {**sites, "merged": merged, "direct": whole, **{f"epsilon={e}": p for e, p in held.items()}}
+    return _numbers(truth, everyone, clock, page)
 
 
 @contextmanager
@@ -88,13 +98,6 @@ def _timed(clock: dict[str, float], name: str) -> Iterator[None]:
 
 def _true_counts(data: pl.DataFrame) -> Int64:
     return data.group_by(ITEM).len()["len"].to_numpy().astype(np.int64)
-
-
-def _private(data: pl.DataFrame, epsilon: float) -> Profile:
-    """Hash, add noise, release, reconstruct."""
-    sketch = Sketch.hashed(CELLS, epsilon=epsilon)
-    sketch.update(data.select(ITEM))
-    return reconstruct(sketch.release())
 
 
 def _three_sites(data: pl.DataFrame, out: Path, clock: dict[str, float]) -> tuple[Profile, dict[str, Profile], str]:
@@ -123,7 +126,8 @@ def _write_report(
 
     truths = {site: _true_counts(data.filter(pl.col("origin") == site)) for site in SITES}
     title = "Planes and their destinations, New York 2013"
-    text = report(profiles, title=title, guarantee=guarantee, truth={"New York": truth, **truths})
+    known = {name: truths.get(name, truth) for name in profiles}
+    text = report(profiles, title=title, guarantee=guarantee, truth=known)
     page.write_text(text, encoding="utf-8")
 
 
@@ -142,10 +146,11 @@ def _questions(truth: Int64) -> list[tuple[str, int, Callable[[Profile], Any]]]:
     return [(label, int(question.truth(values, how_many)), question.ask) for label, question in asked.items()]
 
 
-def _epsilon_table(truth: Int64, private: dict[float, Profile]) -> Any:
-    table = rich_table("", "truth", *(f"ε = {epsilon}" for epsilon in private))
+def _both_table(truth: Int64, merged: Profile, whole: Profile, held: Mapping[float, Profile]) -> Any:
+    """Truth, what the sites told, what the holder tells, and that at other ε."""
+    table = rich_table("", "truth", "three sketches", *(f"holder, ε = {e}" for e in (SITE_EPSILON, *held)))
     for label, true, ask in _questions(truth):
-        table.add_row(label, f"{true:,}", *(_cell(ask(profile)) for profile in private.values()))
+        table.add_row(label, f"{true:,}", *(_cell(ask(profile)) for profile in (merged, whole, *held.values())))
     return table
 
 
@@ -164,10 +169,8 @@ def _site_table(data: pl.DataFrame, truth: Int64, merged: Profile, sites: dict[s
 
 
 def _numbers(
-    truth: Int64, private: dict[float, Profile], merged: Profile, sites: dict[str, Profile], clock: dict[str, float],
-    page: Path,
-) -> dict[str, Any]:  # fmt: skip
-    everyone = {f"epsilon={e}": p for e, p in private.items()} | sites | {"merged": merged}
+    truth: Int64, everyone: Mapping[str, Profile], clock: dict[str, float], page: Path
+) -> dict[str, Any]:
     questions = _questions(truth)
     answers = {
         name: {label: ask(profile).to_dict() for label, _, ask in questions} for name, profile in everyone.items()

@@ -156,21 +156,39 @@ class Account:
         return self.calls * layout.max_contributions * noise.epsilon
 
 
-def guarantee(noise: DiscreteLaplace, layout: Layout, account: Account | None = None, noises: int = 1) -> str:
+def guarantee(
+    noise: DiscreteLaplace, layout: Layout, account: Account | None = None, noises: int = 1, reports: int = 0
+) -> str:
     """Return what is promised about whatever leaves a sketch, in plain words.
 
     noise : the law of the noise in every cell, ε per occurrence
     noises : how many noise vectors were added up, over epochs and merges
+    reports : how many reports two servers added up (shares of cells); 0 where there were none
 
     >>> print(guarantee(DiscreteLaplace(1), Layout(kind="hashed", cells=8)))
     ε = 1 for one occurrence: adding or removing one occurrence of one item changes the probability of anything released by a factor of at most e^1 ≈ 2.72. A person with k occurrences: k times that ε. It holds for the state seen once or for what is released, not for both together.
     """  # noqa: E501
     parts = [_unit(noise, layout), *_persons(noise, layout, account or Account())]
-    if layout.pan_private:
-        parts.append("It holds for the state, seen once by an intruder, and what is released, both together.")
+    if reports:
+        parts.append(
+            f"Two servers added up {reports} reports, each with a whole noise of its own: this ε holds for every "
+            f"occurrence and every sum asked for, computationally (AES), against one server together with the "
+            f"collector and all other sites; not against both servers together. A person counted at s sites: s times "
+            f"that ε; a report in q sums: q times."
+        )
+    elif layout.pan_private:
+        parts.append(
+            "It holds for the cells, seen once by an intruder between two calls, and what is released, both together; "
+            "not for the memory of a call under way, of the caller, or of the libraries that read the data."
+        )
     else:
         parts.append("It holds for the state seen once or for what is released, not for both together.")
-    if noises > 1:
+    if layout.rate is not None and layout.rate < 1:
+        parts.append(
+            f"The sample is drawn by a hash whose seed, {layout.hash_seed}, is public: whoever knows it can choose "
+            f"items that are in the sample, and each of those counts {tidy(1 / layout.rate)} times in the answers."
+        )
+    if noises > 1 and not reports:
         parts.append(
             f"{noises} noises are added up here (epochs and merges): all snapshots together keep this ε for every "
             f"occurrence; an occurrence added in one epoch and removed in another: twice that."

@@ -264,6 +264,14 @@ class NoisyCounts:
         values, how_many = combine([(p.values, p.tally) for p in parts])
         return NoisyProfile(values, how_many, self.noise, self.layout, parts)
 
+    def __add__(self, other: NoisyCounts) -> NoisyCounts:
+        """Return the sum of two releases of like sketches whose noises are independent, cell by cell: powers add up."""
+        self.layout.require_equal(other.layout)
+        if self.noise.epsilon != other.noise.epsilon:
+            raise IncompatibleError("epsilon", self.noise.epsilon, other.noise.epsilon)
+        noise = DiscreteLaplace(self.noise.epsilon, self.noise.power + other.noise.power)
+        return NoisyCounts(self.counts + other.counts, noise, self.layout)
+
     def __len__(self) -> int:
         return int(self.counts.size)
 

@@ -30,6 +30,8 @@ adds the sampling variance of a finite population.
 
 .. [1] G. J. Feldman, R. D. Cousins, "Unified approach to the classical statistical analysis of small signals",
    Phys. Rev. D 57 (1998) 3873.
+.. [2] V. Chernozhukov, I. Fernández-Val, A. Galichon, "Improving point and interval estimators of monotone functions by
+   rearrangement", Biometrika 96 (2009) 559.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
+from scipy.optimize import isotonic_regression
 
 from ..arrays import Floats, Int64
 from ..estimators.linear import least_weights, repeated_taps, second_difference_weight
@@ -63,6 +66,15 @@ extends intervals to contain the reconstructed value, which takes back up to hal
 
 FEW = 15.0
 """Effective number of cells below which the estimated variance is not trusted by itself."""
+
+HIGHEST_POWER = 12
+"""Power up to which weights below 0 are chosen: beyond, no choice makes a band say anything."""
+
+LONGEST_CURVE = 2048
+"""Counts up to which "at least" is kept falling."""
+
+LONGEST_SUM = 4096
+"""Largest count up to which the errors of "at least" are added up from those of single counts."""
 
 CHUNK = 1 << 22
 """Largest number of array entries gathered at a time."""
@@ -227,6 +239,35 @@ class Bands:
         low = np.minimum(np.maximum(low, self.lower(lo, hi, guard)), high)
         return Limits(estimate, stderr, low, high)
 
+    def consistent(self, lo: Int64, hi: Int64, level: float) -> Limits:
+        """The same, with limits of "at least" that fall, and none of a band above those of its lower end."""
+        found = self.limits(lo, hi, level)
+        low, high = self._curve(level)
+        at = np.minimum(lo, low.size - 1)
+        inside, open_above = (lo >= 0) & (lo < low.size), hi >= NO_END
+        low = np.where(inside & open_above, low[at], np.minimum(found.low, low[at]))
+        high = np.where(inside & open_above, high[at], np.minimum(found.high, high[at]))
+        return Limits(found.estimate, found.stderr, np.minimum(low, high), high)
+
+    def _curve(self, level: float) -> tuple[Floats, Floats]:
+        """Limits of "at least k" for k = 0, 1, …, each end the nearest that falls.
+
+        A curve that falls is nearer to a band whose ends are made to fall than to the band itself [2]_.
+        """
+        if level not in self._curves:
+            k = np.arange(min(max(int(self.noisy.values[-1]), 0) + 2, LONGEST_CURVE))
+            found = self.limits(k, np.full_like(k, NO_END), level)
+            self._curves[level] = (
+                np.asarray(isotonic_regression(found.low, increasing=False).x),
+                np.asarray(isotonic_regression(found.high, increasing=False).x),
+            )
+        return self._curves[level]
+
+    @cached_property
+    def _curves(self) -> dict[float, tuple[Floats, Floats]]:
+        """What :meth:`_curve` has found, by level."""
+        return {}
+
     def linear(self, lo: Int64, hi: Int64) -> tuple[Floats, Floats]:
         """Return the unbiased estimate of the number of cells in each band, and its variance estimate."""
         half = self.steps.size // 2
@@ -252,7 +293,7 @@ class Bands:
     def _near_zero(self, edge: Int64) -> NDArray[np.bool_]:
         """Whether a choice of weights below 0 reaches this edge: up to 2ρ − 1 for powers above 1."""
         power = self.noisy.noise.power
-        return np.asarray((edge >= 1) & (edge < 2 * math.ceil(power)) & (power > 1))
+        return np.asarray((edge >= 1) & (edge < 2 * math.ceil(power)) & (1 < power <= HIGHEST_POWER))
 
     def _least(self, lo: int, hi: int) -> tuple[float, float]:
         """Estimate and variance with the weights of least variance; the variance is at least that of one cell more."""
@@ -296,6 +337,30 @@ class Bands:
                 real = (edge > 0) & (edge < NO_END)
                 bound = np.maximum(bound, np.where(real | (hi == 0), (inside + 1) * peak / q, 0))
         return bound
+
+    def correlation(self, lo: Int64, hi: Int64) -> Floats:
+        """Correlations of the errors of single entries (hi = lo), or of ascending "at least" (no end)."""
+        if (hi == lo).all():
+            return _normed(self._entry_covariance(lo))
+        entries = np.arange(int(lo[-1]))
+        if entries.size > LONGEST_SUM:
+            return np.eye(lo.size)
+        below = np.cumsum(np.cumsum(self._entry_covariance(entries), axis=0), axis=1)
+        at = np.maximum(lo - 1, 0)  # errors of "at least k" are those of 0..k − 1 together, and none at 0
+        found = below[np.ix_(at, at)] if entries.size else np.zeros((lo.size, lo.size))
+        found[lo == 0], found[:, lo == 0] = 0.0, 0.0
+        return _normed(found)
+
+    def _entry_covariance(self, t: Int64) -> Floats:
+        """Σ_cells w_s·w_t, less the cells at t on the diagonal."""
+        half = self.steps.size // 2
+        near = np.unique(np.searchsorted(self.cells.values, (t[:, None] + np.arange(-half - 1, half + 2)).ravel()))
+        near = near[near < self.cells.values.size]
+        x = self.cells.values[near][None, :]
+        w = self._rise(x, t[:, None]) - self._rise(x, t[:, None] + 1)
+        found = (w * self.cells.tally[near]) @ w.T
+        found[np.diag_indices_from(found)] -= (w @ self.cells.tally[near]).clip(0)
+        return np.asarray(found)
 
     def upper(self, lo: Int64, hi: Int64, alpha: float, known: Floats) -> Floats:
         """Lower the ``known`` upper limits to those by domination where these are smaller, at error ``alpha``."""
@@ -343,6 +408,15 @@ class Bands:
             limit = special.gammaincinv(seen + 1.0, 1 - alpha / 2) / (1 - ratio)
             mean += np.where(real, limit, 0.0)
         return mean
+
+
+def _normed(covariance: Floats) -> Floats:
+    """Correlations; what has no variance is correlated with nothing."""
+    size = np.sqrt(np.diag(covariance).clip(0))
+    safe = np.where(size > 0, size, 1.0)
+    found = np.where(np.outer(size, size) > 0, covariance / np.outer(safe, safe), 0.0)
+    np.fill_diagonal(found, 1.0)
+    return np.asarray(found)
 
 
 @lru_cache(maxsize=64)

@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Floats, Int64
-from ..checks import check_share
+from ..checks import check_choice, check_share
 from ..errors import InputError
 from ..estimators._fit import Fit, Notice
 from ..estimators.linear import Function
@@ -30,10 +30,13 @@ from ..noisy import NoisyProfile
 from . import render as _render
 from .bands import NO_END, Bands, Limits
 from .check import claim_warnings
-from .estimate import Estimate
+from .estimate import KINDS, Estimate
 from .sums import check_growth, entropy_limits, sum_limits, xlogx
 
-__all__ = ["Answers", "Profile", "Row", "Table"]
+if TYPE_CHECKING:
+    from .together import Band
+
+__all__ = ["Answers", "Profile", "Row", "Table", "identity"]
 
 
 DENSE_LIMIT = 10**8
@@ -93,6 +96,33 @@ class Table:
 
     def _repr_html_(self) -> str:
         return _render.table_html(self)
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Return the rows as columns: numbers of items, shares in columns that say so, and how many reach the range."""
+        found: dict[str, list[Any]] = {"first": [r.first for r in self.rows], "last": [r.last for r in self.rows]}
+        for name in ("items", "share", "at_least"):
+            answers = [getattr(row, name) for row in self.rows]
+            found |= {name: [e.value for e in answers], f"{name}_low": [e.low for e in answers],
+                      f"{name}_high": [e.high for e in answers]}  # fmt: skip
+        return found
+
+    def to_arrow(self) -> Any:
+        """Return the columns as a pyarrow Table."""
+        import pyarrow
+
+        return pyarrow.table(self.columns())
+
+    def to_polars(self) -> Any:
+        """Return the columns as a polars DataFrame."""
+        import polars
+
+        return polars.DataFrame(self.columns())
+
+    def to_pandas(self) -> Any:
+        """Return the columns as a pandas DataFrame."""
+        import pandas
+
+        return pandas.DataFrame(self.columns())
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Return the rows as plain dicts."""
@@ -188,7 +218,7 @@ class Profile:
 
     def _bands(self, lo: Int64, hi: Int64, level: float) -> Limits:
         """Estimate the number of items with count in lo..hi (``NO_END``: without end), interval included."""
-        limits = self._band_estimator.limits(lo, hi, level)
+        limits = self._band_estimator.consistent(lo, hi, level)
         if self.max_count is None:
             return limits
         beyond = lo > self.max_count
@@ -227,15 +257,54 @@ class Profile:
     def _band(self, lo: int, hi: int, level: float, unit: float) -> Estimate:
         answer = self._answers(np.array([lo]), np.array([hi]), level, unit)
         value, stderr, low, high = (float(column[0]) for column in answer)
-        return Estimate(value, stderr, low, high, level, lambda other: self._band(lo, hi, other, unit))
+        return Estimate(value, stderr, low, high, level, lambda other: self._band(lo, hi, other, unit), self.kind)
 
     def __getitem__(self, t: int) -> Estimate:
         t = int(_as_counts(t)[0])
         return self._band(t, t, 0.95, self.items)
 
-    def interval(self, t: int, level: float = 0.95) -> tuple[float, float]:
-        """Return the ends of the interval for f[t]."""
-        return self[t].at(level).interval
+    def interval(self, t: int, level: float = 0.95, kind: str | None = None) -> tuple[float, float]:
+        """Return the ends of the interval for f[t], of the profile's own kind or of another."""
+        return self.with_intervals(kind or self.kind)[t].at(level).interval
+
+    def band(
+        self, counts: Any = None, level: float = 0.95, kind: str | None = None, *, at_least: bool = False
+    ) -> Band:
+        """Return intervals for many counts that hold all together in ``level`` of the releases.
+
+        Of the items with count exactly t, or at least t, for every t in ``counts`` (0, 1, … if left out); see
+        :mod:`unnoise.answers.together`.
+        """
+        from .together import FEWEST_COUNTS, MOST_COUNTS, simultaneous_band
+
+        last = min(max(int(self.support[-1]), FEWEST_COUNTS), MOST_COUNTS - 1)
+        t = np.arange(last + 1) if counts is None else np.unique(_as_counts(counts))
+        profile = self.with_intervals(kind or self.kind)
+        return simultaneous_band(profile, t, check_share("level", level), at_least=at_least)
+
+    @property
+    def kind(self) -> str:
+        """Where the intervals come from: "robust" or "model"."""
+        return "robust"
+
+    def with_intervals(self, kind: str) -> Profile:
+        """Return the same profile with intervals of this kind: "robust" assumes nothing, "model" that it is smooth."""
+        check_choice("kind", kind, KINDS)
+        return self if kind == self.kind else self._with_intervals(kind)
+
+    def _with_intervals(self, kind: str) -> Profile:
+        """The profile with the other kind of intervals, where there is one."""
+        from .modelled import ModelledProfile
+
+        other = {"robust": Profile, "model": ModelledProfile}
+        if type(self) not in other.values():
+            raise InputError(f"kind must be {self.kind!r} for a {self.noisy.layout.kind} release, got {kind!r}")
+        given = {f.name: getattr(self, f.name) for f in fields(self)}
+        return other[kind](**given)
+
+    def _correlation(self, lo: Int64, hi: Int64) -> Floats:
+        """Correlations of the errors of several bands."""
+        return self._band_estimator.correlation(lo, hi)
 
     # ---------------------------------------------------------------- statistics
 
@@ -256,7 +325,7 @@ class Profile:
     @property
     def total(self) -> Estimate:
         """Σ h, the number of occurrences."""
-        return self._statistic(lambda t: t, 0.95, floor=0.0)
+        return self._statistic(identity, 0.95, floor=0.0)
 
     def moment(self, q: float) -> Estimate:
         """Σ h^q; q = 0 counts the items that occur."""
@@ -310,7 +379,7 @@ class Profile:
         low, high = self._quantile_limits(q, level)
         low, high = min(low, value), max(high, value)
         stderr = (high - low) / (2 * float(ndtri((1 + level) / 2)))
-        return Estimate(value, stderr, low, high, level, lambda other: self._quantile(q, other))
+        return Estimate(value, stderr, low, high, level, lambda other: self._quantile(q, other), self.kind)
 
     def _quantile_limits(self, q: float, level: float) -> tuple[float, float]:
         """Invert the band of the cumulative curve: first near occupied values, then at every count in question."""
@@ -389,12 +458,16 @@ class Profile:
         return json.dumps(self.to_dict(level), indent=indent, ensure_ascii=False)
 
     def columns(self, level: float = 0.95) -> dict[str, NDArray[Any]]:
-        """Return count, items, fraction, low, high and stderr over the support, as arrays."""
-        answers = self.entries(self.support, level)
+        """Return each count of the support with its number of items, and the same as shares of all items.
+
+        ``items``, ``low``, ``high`` and ``stderr`` are numbers of items; ``share``, ``share_low`` and ``share_high``
+        are shares.
+        """
+        share, unit = self.entries(self.support, level), float(self.items)
         return {
-            "count": self.support, "items": self.mass * self.items, "fraction": answers.value,
-            "low": answers.low, "high": answers.high, "stderr": answers.stderr,
-        }
+            "count": self.support, "items": share.value * unit, "low": share.low * unit, "high": share.high * unit,
+            "stderr": share.stderr * unit, "share": share.value, "share_low": share.low, "share_high": share.high,
+        }  # fmt: skip
 
     def to_arrow(self, level: float = 0.95) -> Any:
         """Return the columns as a pyarrow Table."""
@@ -413,6 +486,11 @@ class Profile:
         import pandas
 
         return pandas.DataFrame(self.columns(level))
+
+
+def identity(t: Any) -> Floats:
+    """The count itself, as a float: Σ h is ``total``."""
+    return np.asarray(t, dtype=float)
 
 
 def _as_counts(t: Any) -> Int64:

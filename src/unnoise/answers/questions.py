@@ -26,15 +26,36 @@ if TYPE_CHECKING:
     from .profile import Profile
 
 __all__ = [
-    "DISTINCT", "ENTROPY", "ITEM", "MEDIAN", "TOTAL", "Asked", "Noun", "Question", "Sheet", "at_least", "exactly",
-    "mark", "noun", "question", "sheets",
+    "ALL_GROUPS",
+    "DISTINCT",
+    "ENTROPY",
+    "ITEM",
+    "MEDIAN",
+    "TOTAL",
+    "Asked",
+    "Noun",
+    "Question",
+    "Sheet",
+    "at_least",
+    "exactly",
+    "mark",
+    "noun",
+    "question",
+    "sheets",
 ]  # fmt: skip
 
 REACHES = (2, 3, 5, 10, 100, 1000)
 """Asked where nobody chose: at least so many times."""
 
+ALL_GROUPS = "all groups"
+"""Name of the row for all groups together, where an item in several of them counts once."""
+
 WIDE = 0.5
 """An answer is unreliable where half of its interval is more than this share of it."""
+
+
+HOPELESS = 100
+"""An interval so many times the answer says nothing."""
 
 
 @dataclass(frozen=True)
@@ -255,8 +276,9 @@ def mark(estimate: Estimate) -> str:
     >>> mark(Estimate(100.0, 5.0, 90.0, 110.0)), mark(Estimate(3.0, 2.0, 0.0, 7.0))
     ('', 'unreliable')
     """
-    if estimate.marked:
+    half = (estimate.high - estimate.low) / 2
+    if estimate.marked or half > HOPELESS * max(abs(estimate.value), 1.0):
         return TOO_NOISY
-    if (estimate.high - estimate.low) / 2 > WIDE * abs(estimate.value):
+    if half > WIDE * abs(estimate.value):
         return "unreliable"
     return "mostly model" if estimate.kind == "model" and estimate.data_share < WIDE else ""

@@ -29,6 +29,7 @@ def reconstruct(
     noisy: NoisyProfile | NoisyCounts | NoisyCurve | Any,
     *,
     epsilon: Exact | None = None,
+    power: Exact | None = None,
     noise: DiscreteLaplace | None = None,
     method: str = "auto",
     max_count: int | None = None,
@@ -44,6 +45,8 @@ def reconstruct(
         domain.
     epsilon : number or str, optional
         ε of the discrete Laplace noise; required for plain integers, otherwise it must agree with ``noisy``.
+    power : number or str, optional
+        How many such noises were added up in each count; 1 unless given.
     noise : DiscreteLaplace, optional
         The whole law, in place of ``epsilon``: for merged noise.
     method : str
@@ -70,7 +73,7 @@ def reconstruct(
     bound = check_max_count(max_count)
     if isinstance(noisy, NoisyCurve):
         return _from_curve(noisy, method, bound, clipped)
-    profile = _as_noisy_profile(noisy, epsilon, noise)
+    profile = _as_noisy_profile(noisy, epsilon, power, noise)
     check_noise(profile.noise)
     given, notes = _judge(profile, method, bound, clipped)
     if profile.layout.kind == "hashed":
@@ -141,19 +144,21 @@ def _refuse(cliff: Cliff, noisy: NoisyProfile, method: str) -> None:
     )
 
 
-def _as_noisy_profile(noisy: Any, epsilon: Exact | None, noise: DiscreteLaplace | None) -> NoisyProfile:
+def _as_noisy_profile(
+    noisy: Any, epsilon: Exact | None, power: Exact | None, noise: DiscreteLaplace | None
+) -> NoisyProfile:
     """Bring the input into one form and settle the law of its noise."""
     if noise is not None and not isinstance(noise, DiscreteLaplace):
         raise InputError(f"noise must be a DiscreteLaplace, got {type(noise).__name__}")
-    if noise is not None and epsilon is not None and exact_positive("epsilon", epsilon) != noise.epsilon:
-        raise InputError(f"epsilon and noise must agree, got epsilon={epsilon} and {noise}")
     if isinstance(noisy, NoisyCounts):
         noisy = noisy.profile()
+    known = noisy.noise if isinstance(noisy, NoisyProfile) else noise
+    for name, given in (("epsilon", epsilon), ("power", power)):
+        if known is not None and given is not None and exact_positive(name, given) != getattr(known, name):
+            raise InputError(f"{name} must agree with {known}, got {name}={given}")
     if isinstance(noisy, NoisyProfile):
-        if epsilon is not None and exact_positive("epsilon", epsilon) != noisy.noise.epsilon:
-            raise InputError(f"epsilon must agree with the noisy profile's {noisy.noise}, got epsilon={epsilon}")
         if noise is not None and noise != noisy.noise:
             raise InputError(f"noise must agree with the noisy profile's {noisy.noise}, got {noise}")
         return noisy
-    law = noise or DiscreteLaplace(exact_positive("epsilon", epsilon))
+    law = noise or DiscreteLaplace(exact_positive("epsilon", epsilon), 1 if power is None else power)
     return NoisyProfile.from_counts(noisy, epsilon=law.epsilon, power=law.power)

@@ -26,7 +26,7 @@ from ..noise import tidy
 from ..text import inert, inert_cell, inert_html
 from .binned import Curve, true_curve
 from .palette import DARK, LIGHT
-from .questions import Asked, Sheet, sheets
+from .questions import ALL_GROUPS, Asked, Sheet, mark, sheets
 from .render import plain, sensible, sheet_dict
 from .report_tables import answers_table, numbers_table, parameters
 
@@ -37,14 +37,16 @@ __all__ = ["page_style", "report", "report_page", "warnings_of"]
 
 
 READING = """
-<p>A <em>profile</em> says how many different items occurred exactly once, exactly twice, and so on; it does not say
-which ones. How well single occurrences and persons are protected is said under “What was protected, and how”.</p>
+<p>A <em>profile</em> says how many different $many $verb exactly once, exactly twice, and so on; it does not say
+which ones.</p>
 <ul>
-<li>Every number has an interval. At 95 %, intervals made this way contain the true number of this data set 95 times in
-100.</li>
-<li>Beyond the first counts the curve shows ranges: the mean number of items for each t in the range.</li>
-<li>Noise was added to the counts before they were kept or shown. Reconstruction takes its effect out of the statistics,
-never off a single count.</li>
+<li>Every number has an interval. At $level, intervals made this way contain the true number of this data set $times
+times in 100.</li>
+<li><em>Unreliable</em>: half of the interval is more than half of the answer. <em>Too noisy to tell</em>: the noise
+hides the answer. <em>Mostly model</em>: the answer rests on an assumed shape more than on the data.</li>
+<li>Beyond the first counts the picture shows ranges: the mean number of $many for each t in the range.</li>
+<li>Noise was added before anything was kept or shown. Reconstruction takes its effect out of the statistics, never off
+a single count.</li>
 </ul>
 """
 
@@ -87,8 +89,8 @@ def report_page(
 ) -> str:
     """Return the report of answers that are computed already; parameters as in :func:`report`."""
     truths = truth if isinstance(truth, Mapping) else ({} if truth is None else {"": truth})
-    data = [_profile_data(name, sheet, truths.get(name)) for name, sheet in named.items()]
-    first_name, first = next(iter(named.items()))
+    data = [_profile_data(name, sheet, truths.get(name), len(named)) for name, sheet in named.items()]
+    first, said = next(iter(named.values())), data[0]["said"]
     notes = [*warnings, *warnings_of(named)]
     return Template(_file("report.html")).substitute(
         title=inert_html(title),
@@ -97,20 +99,22 @@ def report_page(
         version=inert_html(_version()),
         made=date.today().isoformat(),
         file="profile",
-        headline=_headline(first, first_name if len(named) > 1 else ""),
-        lede=_lede(named),
+        headline=_headline(said),
+        lede=inert_html(said["lede"]),
+        many=inert_html(first.asked.noun.many),
+        level=_percent(first.asked.level),
         hint="Point at the curve to read a value, or step along it with the arrow keys.",
         multiples=_multiples(named) if len(named) > 1 else "",
-        intervals="Estimates with 95 % intervals, from the noisy counts alone.",
+        intervals=f"Estimates with {_percent(first.asked.level)} intervals, from what was released alone.",
         answers=answers_table(named),
-        numbers="".join(numbers_table(entry) for entry in data),
+        numbers="".join(numbers_table(name, sheet) for name, sheet in named.items()),
         csv=_as_link("text/csv", _csv_text(data)),
         json=_as_link("application/json", json.dumps({name: sheet_dict(sheet) for name, sheet in named.items()})),
         guarantee=inert_html(guarantee) or _assumed(first.profile),
         parameters=parameters(first.profile),
         warnings=_warning_box(notes),
-        reading=READING,
-        data=_safe_json({"profiles": data}),
+        reading=_reading(first),
+        data=_safe_json({"profiles": data, "noun": vars(first.asked.noun)}),
     )
 
 
@@ -153,10 +157,11 @@ def _as_link(kind: str, text: str) -> str:
     return f"data:{kind};base64,{base64.b64encode(text.encode()).decode()}"
 
 
-def _profile_data(name: str, sheet: Sheet, truth: Int64 | None) -> dict[str, Any]:
+def _profile_data(name: str, sheet: Sheet, truth: Int64 | None, several: int) -> dict[str, Any]:
     exact, reach = sheet.exact, sheet.reach
     return {
         "name": inert(name),
+        "said": _said(sheet, inert(name) if several > 1 else "", several),
         "exactly": _curve_data(exact, None if truth is None else true_curve(truth, exact, at_least=False)),
         "atleast": _curve_data(reach, None if truth is None else true_curve(truth, reach, at_least=True)),
     }
@@ -169,29 +174,48 @@ def _curve_data(curve: Curve, truth: Floats | None) -> dict[str, Any]:
     return {**ends, **rounded, **({} if truth is None else {"truth": truth.tolist()})}
 
 
-def _headline(sheet: Sheet, group: str) -> str:
-    """Say the first answer in a sentence."""
+def _percent(level: float) -> str:
+    return f"{100 * level:g} %"
+
+
+def _reading(sheet: Sheet) -> str:
+    noun, level = sheet.asked.noun, sheet.asked.level
+    words = {"many": inert_html(noun.many), "verb": inert_html(noun.verb)}
+    return Template(READING).substitute(words, level=_percent(level), times=f"{100 * level:g}")
+
+
+def _said(sheet: Sheet, group: str, several: int) -> dict[str, str]:
+    """Return the first sentence in pieces, the mark of its answer, and the line below, as plain text."""
     question, estimate = sheet.head
     value, low, high = sensible(estimate, whole=question.whole)
-    about = f'about <strong>{value}</strong> <span class="between">({low}–{high})</span>'
-    if question.whole and estimate.value < 0.5:
-        about = f"at most <strong>{high}</strong>"
-    sentence = question.said(about, sheet.asked.noun)
-    if group:
-        return f"In {inert_html(group)}, {sentence[0].lower()}{sentence[1:]}"
-    return sentence[0].upper() + sentence[1:]
+    few = question.whole and estimate.value < 0.5
+    before, _, after = question.said("at most \0" if few else "about \0", sheet.asked.noun).partition("\0")
+    where = "In all groups together" if group == ALL_GROUPS else f"In {group}"
+    before = f"{where}, {before[0].lower()}{before[1:]}" if group else before[0].upper() + before[1:]
+    return {
+        "before": before, "value": high if few else value, "between": "" if few else f"({low}–{high})",
+        "after": after, "mark": mark(estimate), "lede": _lede(sheet, group, several),
+    }  # fmt: skip
 
 
-def _lede(named: Mapping[str, Sheet]) -> str:
-    sheet = next(iter(named.values()))
-    profile = sheet.profile
-    distinct, total = (sensible(sheet.answers[key])[0] for key in ("distinct", "total"))
-    many = inert_html(sheet.asked.noun.many)
-    first = inert_html(next(iter(named)))
-    several = f" {first} is the first of {len(named)} groups shown here." if len(named) > 1 else ""
+def _headline(said: Mapping[str, str]) -> str:
+    """Write the sentence; the page does the same for the group that is chosen."""
+    between = f' <span class="between">{said["between"]}</span>' if said["between"] else ""
+    tag = f' <span class="tag">{inert_html(said["mark"])}</span>' if said["mark"] else ""
     return (
-        f"Among about {distinct} different {many} in about {total} occurrences, learned from noisy counts alone: "
-        f"ε = {tidy(profile.noisy.noise.epsilon)} for each occurrence, as explained below.{several}"
+        f"{inert_html(said['before'])}<strong>{said['value']}</strong>{between}{inert_html(said['after'])}{tag}"
+    )
+
+
+def _lede(sheet: Sheet, group: str, several: int) -> str:
+    noise, layout = sheet.profile.noisy.noise, sheet.profile.noisy.layout
+    distinct, total = (sensible(sheet.answers[key])[0] for key in ("distinct", "total"))
+    persons = layout.max_contributions
+    unit = "for each occurrence" if persons is None else f"for each of at most {persons:,} occurrences of a person"
+    among = f" {group} is one of {several} groups shown here." if group and group != ALL_GROUPS else ""
+    return (
+        f"Among about {distinct} different {sheet.asked.noun.many} in about {total} occurrences, learned from noisy "
+        f"numbers alone: ε = {tidy(noise.epsilon)} {unit}, as explained below.{among}"
     )
 
 
@@ -199,12 +223,15 @@ def _multiples(named: Mapping[str, Sheet]) -> str:
     """Write one small picture per group; each chooses its group for the large one."""
     cells = []
     for index, (name, sheet) in enumerate(named.items()):
-        value, low, high = sensible(sheet.answers["exactly_1"])
+        question, estimate = sheet.head
+        value, low, high = sensible(estimate, whole=question.whole)
         cells.append(
             f'<li><button type="button" aria-pressed="{"true" if index == 0 else "false"}"><b>{inert_html(name)}</b>'
-            f"<i></i><span>{value} once ({low}–{high})</span></button></li>"
+            f"<i></i><span>{value} ({low}–{high})</span></button></li>"
         )
-    return f'<ul class="small" aria-label="Groups, all on the same scales">{"".join(cells)}</ul>'
+    label = next(iter(named.values())).head[0].labelled(next(iter(named.values())).asked.noun)
+    caption = f'<p class="note">{inert_html(label)}, by group; all pictures have the same scales.</p>'
+    return f'{caption}<ul class="small" aria-label="Groups, all on the same scales">{"".join(cells)}</ul>'
 
 
 def _csv_text(data: Sequence[Mapping[str, Any]]) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..noise import DiscreteLaplace, tidy
 from ..text import inert_html
 from .estimate import Estimate, number
-from .questions import Question, Sheet
+from .questions import Question, Sheet, mark
 from .render import sensible
 
 if TYPE_CHECKING:
@@ -22,65 +22,72 @@ def answers_table(named: Mapping[str, Sheet]) -> str:
     """Write the answers: of one profile with their precision, of several side by side."""
     asked = next(iter(named.values())).asked
     columns = [dict(sheet.shown) for sheet in named.values()]
-    head = '<th scope="col" class="number">Estimate</th><th scope="col" class="number">95 % interval</th>'
-    head += '<th scope="col" class="number extra">Precision</th>'
-    if len(named) > 1:
-        head = "".join(f'<th scope="col" class="number">{inert_html(name)}</th>' for name in named)
+    interval = f"{100 * asked.level:g} % interval"
+    heads = list(named) if len(named) > 1 else ["Estimate", interval, "Precision"]
+    head = "".join(f'<th scope="col" class="number">{inert_html(name)}</th>' for name in heads)
     rows = []
     for question in asked.questions:
         found = [column.get(question) for column in columns]
-        if not any(found):
+        if not any(estimate is not None for estimate in found):
             continue
         what = question.explained(asked.noun)
         small = f"<small>{inert_html(what)}</small>" if what else ""
-        one = len(named) == 1
-        cells = _cells(question, found[0]) if one else "".join(_group_cell(question, e) for e in found)
+        if len(named) == 1:
+            cells = _cells(question, found[0], interval)
+        else:
+            cells = "".join(_group_cell(question, e, name) for e, name in zip(found, named))
         rows.append(f'<tr><th scope="row">{inert_html(question.labelled(asked.noun))}{small}</th>{cells}</tr>')
+    top = f'<thead><tr><th scope="col">Question</th>{head}</tr></thead>'
     return (
-        f'<div class="scroll"><table class="answers"><thead><tr><th scope="col">Question</th>{head}</tr></thead>'
+        f'<div class="scroll"><table class="answers" style="--groups:{len(named)}">{top}'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
 
 
-def _cells(question: Question, estimate: Estimate | None) -> str:
+def _tag(estimate: Estimate) -> str:
+    note = mark(estimate)
+    return f' <span class="tag">{inert_html(note)}</span>' if note else ""
+
+
+def _cells(question: Question, estimate: Estimate | None, interval: str) -> str:
     if estimate is None:
         return '<td class="number" colspan="3">–</td>'
     value, low, high = sensible(estimate, whole=question.whole)
     half = (estimate.high - estimate.low) / 2
     relative = f"± {100 * half / abs(estimate.value):.2g} %" if estimate.value and half else ""
+    tag = _tag(estimate)
     return (
-        f'<td class="number value">{value}</td><td class="number range">{low} – {high}</td>'
-        f'<td class="number range extra">{relative}</td>'
+        f'<td class="number value">{value}</td><td class="number range" data-label="{interval}">{low} – {high}</td>'
+        f'<td class="number range precision">{tag or relative}</td>'
     )
 
 
-def _group_cell(question: Question, estimate: Estimate | None) -> str:
+def _group_cell(question: Question, estimate: Estimate | None, group: str) -> str:
+    label = f'data-label="{inert_html(group)}"'
     if estimate is None:
-        return '<td class="number">–</td>'
+        return f'<td class="number" {label}>–</td>'
     value, low, high = sensible(estimate, whole=question.whole)
-    return f'<td class="number"><b>{value}</b><small>{low} – {high}</small></td>'
+    return f'<td class="number" {label}><b>{value}</b><small>{low} – {high}{_tag(estimate)}</small></td>'
 
 
-def numbers_table(entry: Mapping[str, Any]) -> str:
-    """The numbers behind the picture as a table, for screen readers and paper."""
-    head = "".join(f'<th scope="col" class="number">{h}</th>' for h in ("t", "items, each t", "from", "to"))
-    more = "".join(f'<th scope="col" class="number">{h}</th>' for h in ("at least t", "from", "to"))
-    exact, reach = entry["exactly"], entry["atleast"]
+def numbers_table(name: str, sheet: Sheet) -> str:
+    """The numbers behind the picture as a table, for screen readers: whole items in each range of counts."""
+    many = inert_html(sheet.asked.noun.many)
+    heads = ("times", many, "from", "to", "at least so often", "from", "to")
+    head = "".join(f'<th scope="col" class="number">{text}</th>' for text in heads)
+    exact, reach = sheet.exact, sheet.reach
     rows = []
-    for i, (first, last) in enumerate(zip(exact["from"], exact["to"])):
-        label = f"{first:,}" if first == last else f"{first:,}–{last:,}"
-        cells = [curve[key][i] for curve in (exact, reach) for key in ("value", "low", "high")]
-        body = "".join(f'<td class="number">{_brief(x)}</td>' for x in cells)
+    for i, (first, last) in enumerate(zip(exact.first.tolist(), exact.last.tolist())):
+        label, width = f"{first:,}" if first == last else f"{first:,}–{last:,}", last - first + 1
+        inside = Estimate(exact.value[i] * width, 0.0, exact.low[i] * width, exact.high[i] * width)
+        above = Estimate(reach.value[i], 0.0, reach.low[i], reach.high[i])
+        body = "".join(f'<td class="number">{x}</td>' for x in (*sensible(inside), *sensible(above)))
         rows.append(f'<tr><th scope="row" class="number">{label}</th>{body}</tr>')
-    caption = inert_html(entry["name"] or "Items by number of occurrences")
+    caption = inert_html(name) or f"{many.capitalize()} by number of occurrences"
     return (
-        f'<div class="scroll"><table class="all"><caption>{caption}</caption><thead><tr>{head}{more}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
+        f'<p class="cue">Seven columns: swipe sideways to see all of them.</p><div class="scroll"><table class="all">'
+        f"<caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
-
-
-def _brief(x: float) -> str:
-    return number(float(round(x))) if abs(x) >= 100 else number(float(f"{x:.3g}"))
 
 
 def parameters(profile: Profile) -> str:

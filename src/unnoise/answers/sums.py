@@ -41,6 +41,10 @@ from ..noisy import NoisyProfile
 
 __all__ = ["check_growth", "entropy_limits", "sum_limits", "xlogx"]
 
+MOST_EXCESS = 6.0
+"""Excess kurtosis up to which Cornish and Fisher's expansion is used: rarer noise is a step now and then, and half a
+step is allowed for already."""
+
 CARRIED = 0.1
 """Share of a sampled sum's variance in one item above which it is said to rest on few items..."""
 
@@ -155,7 +159,7 @@ def _margin(noisy: NoisyProfile, g: Function, variance: float, level: float) -> 
     if variance <= 0:
         return half
     tails = fourth_cumulant(noisy.noise)
-    cap = tails / noisy.noise.variance**2
+    cap = min(tails / noisy.noise.variance**2, MOST_EXCESS)
     excess = min(cap, tails * float(noisy.tally @ (step / math.sqrt(variance)) ** 4))
     return (z + max(z**3 - 3 * z, 0.0) * excess / 24) * math.sqrt(variance) + half
 

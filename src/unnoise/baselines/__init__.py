@@ -31,7 +31,7 @@ BASELINES: dict[str, Mechanism] = {
         Mechanism("naive", "local noise", OCCURRENCE, "folklore: clamp noisy counts at 0 and count them", naive),
         Mechanism(
             "bins", "central", OCCURRENCE, "C. Dwork, F. McSherry, K. Nissim, A. Smith, TCC 2006 (Laplace mechanism)",
-            bins, "bound on counts: the largest one, as if public",
+            bins, "bound on counts: ten times the largest, as if public",
         ),
         Mechanism(
             "hay", "central", OCCURRENCE,
@@ -48,7 +48,7 @@ BASELINES: dict[str, Mechanism] = {
         ),
         Mechanism(
             "blocki", "central", OCCURRENCE, "J. Blocki, A. Datta, J. Bonneau, NDSS 2016", blocki,
-            "band of 48/ε, counts up to twice the largest; score −‖x − y‖₁, so e^(−ε/2) for each box",
+            "band of 48/ε, bound on counts as for bins; score −‖x − y‖₁, so e^(−ε/2) for each box",
         ),
         Mechanism(
             "ghazi", "pan-private", OCCURRENCE, "B. Ghazi, P. Kamath, R. Kumar, P. Manurangsi, NeurIPS 2022", ghazi,

@@ -13,7 +13,7 @@ from ..arrays import Floats, Int64
 from ..errors import InputError
 from ..noise import Exact
 
-__all__ = ["Mechanism", "Released", "as_true_counts", "from_curve", "from_values", "noise"]
+__all__ = ["Mechanism", "Released", "as_true_counts", "from_curve", "from_values", "noise", "public_bound"]
 
 Model = Literal["central", "pan-private", "local noise"]
 
@@ -61,6 +61,15 @@ def noise(size: int, epsilon: Exact, changes: int = 1) -> Int64:
     from ..noise import exact_positive
 
     return discrete_laplace(size, exact_positive("epsilon", epsilon) / changes)
+
+
+def public_bound(counts: Int64) -> int:
+    """Return a bound on counts for mechanisms that need one: ten times the largest, at least 100, as if somebody knew.
+
+    >>> public_bound(np.array([3, 25])), public_bound(np.array([1]))
+    (250, 100)
+    """
+    return max(100, 10 * int(counts.max(initial=1)))
 
 
 def from_values(values: Any) -> Released:

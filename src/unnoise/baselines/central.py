@@ -13,7 +13,7 @@ from scipy.optimize import isotonic_regression
 
 from ..arrays import Floats, Int64
 from ..noise import Exact, exact_positive
-from ._mechanism import Released, from_curve, from_values, noise
+from ._mechanism import Released, from_curve, from_values, noise, public_bound
 
 __all__ = ["bins", "hay", "manurangsi", "suresh", "thresholded"]
 
@@ -31,11 +31,8 @@ def _falling(values: Floats) -> Floats:
 
 
 def bins(counts: Int64, epsilon: Exact) -> Released:
-    """Noise on every bin of the profile up to a bound that is public (here: the largest count, in its favour).
-
-    One occurrence leaves one bin and enters another: sensitivity 2.
-    """
-    top = max(int(counts.max(initial=1)), 1)
+    """Noise on every bin of the profile up to a public bound; one occurrence leaves one bin and enters another."""
+    top = public_bound(counts)
     profile = np.bincount(counts[counts > 0], minlength=top + 1)[1:]
     noisy = np.maximum(profile + noise(top, epsilon, 2), 0)
     at = np.flatnonzero(noisy)

@@ -16,7 +16,7 @@ import numpy as np
 from .._sampler import open_stream
 from ..arrays import Floats, Int64
 from ..noise import Exact, exact_positive
-from ._mechanism import Released, from_curve
+from ._mechanism import Released, from_curve, public_bound
 
 __all__ = ["blocki"]
 
@@ -25,9 +25,9 @@ BAND = 48.0
 
 
 def blocki(counts: Int64, epsilon: Exact) -> Released:
-    """Draw a partition by the exponential mechanism; the public bound is twice the largest count."""
+    """Draw a partition by the exponential mechanism."""
     scale = float(exact_positive("epsilon", epsilon)) / 2
-    top = max(2 * int(counts.max(initial=1)), 2)
+    top = public_bound(counts)
     reached = np.bincount(np.minimum(counts, top), minlength=top + 1)
     curve = np.cumsum(reached[::-1])[::-1][1:].astype(np.int64)
     half = math.ceil(BAND / (2 * scale))

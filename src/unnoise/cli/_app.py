@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import warnings
-from typing import Annotated, Any, NoReturn
+from collections.abc import Callable
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 import typer.core
@@ -17,14 +19,16 @@ import typer.core
 from ..errors import UnnoiseError, UnnoiseWarning
 from ..text import inert
 
-__all__ = ["app", "main", "run"]
+__all__ = ["App", "Command", "app", "in_options", "main", "run"]
 
 ShownError: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 """What the parser raises; Typer carries its own copy of Click or uses the installed one, depending on its version."""
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
 ORDER = (
-    "demo", "profile", "sketch", "merge", "inspect", "estimate", "report", "ledger", "plan", "compare", "serve", "send",
-    "collect", "task", "token", "backup", "restore",
+    "demo", "profile", "sketch", "merge", "inspect", "estimate", "report", "union", "overlap", "table", "ledger",
+    "advise", "plan", "compare", "serve", "send", "collect", "task", "token", "backup", "restore", "share", "combine",
 )  # fmt: skip
 
 
@@ -35,7 +39,27 @@ class _InOrder(typer.core.TyperGroup):
         return [name for name in ORDER if name in self.commands]
 
 
-app = typer.Typer(
+class Command(typer.core.TyperCommand):
+    """A command whose help shows the type of a value only where there is a value to give."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters; flags and arguments are shown by their names alone."""
+        found: list[Any] = super().get_params(ctx)
+        for parameter in found:
+            if getattr(parameter, "is_flag", False) or parameter.param_type_name == "argument":
+                parameter.display_type_rich = lambda ctx: None
+        return found
+
+
+class App(typer.Typer):
+    """An application all of whose commands are a :class:`Command`."""
+
+    def command(self, *names: Any, **options: Any) -> Callable[[Function], Function]:
+        """Register a command."""
+        return super().command(*names, **{"cls": Command, **options})
+
+
+app = App(
     cls=_InOrder,
     name="unnoise",
     help="How many things happened exactly t times? Private sketches of sensitive data, and answers from them.",
@@ -79,14 +103,14 @@ def run() -> NoReturn:
 
 def main() -> None:
     """Run the command line; every error is one line."""
-    from . import answer, collector, experiments, files, ledger, make  # noqa: F401  (importing registers the commands)
+    from . import advise, answer, collector, experiments, files, ledger, make, sites  # noqa: F401  (registers the commands)
 
     _plain_warnings()
     try:
         result: Any = app(standalone_mode=False)
         sys.stdout.flush()
     except UnnoiseError as error:
-        _leave(str(error))
+        _leave(in_options("; ".join([str(error), *getattr(error, "__notes__", [])])))
     except ShownError as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # the help is printed already
             raise SystemExit(2) from None
@@ -117,6 +141,32 @@ def _usage(error: Exception) -> str:
     return f"{message} (see {context.command_path if context else 'unnoise'} --help)"
 
 
+OPTIONS = {
+    "max_contributions": "--max-contributions", "max_count": "--max-count", "hash_seed": "--hash-seed",
+    "pan_private": "--pan-private", "epsilon": "--epsilon", "cells": "--cells", "levels": "--levels",
+    "rate": "--rate", "domain": "--domain", "power": "--power", "method": "--method", "repetitions": "--repetitions",
+    "unknown": "--unknown", "clipped": "--clipped", "target": "--target", "shape": "--shape", "person": "--person",
+    "groups": "--groups", "noun": "--noun", "at_least": "--at-least", "delimiter": "--delimiter", "quote": "--quote",
+    "format": "--format", "merges": "--merges", "items": "--items", "kind": "--kind",
+}  # fmt: skip
+"""What the library calls an argument, and the command line an option."""
+
+
+def in_options(message: str) -> str:
+    """Let a message of the library speak of options: its first word, and whatever it says as name=value.
+
+    >>> in_options("epsilon must be > 0, got -1"), in_options("drop them with unknown='drop'")
+    ('--epsilon must be > 0, got -1', 'drop them with --unknown drop')
+    >>> in_options("domain.csv: no column 'x'")
+    "domain.csv: no column 'x'"
+    """
+    names = "|".join(OPTIONS)
+    message = re.sub(rf"^({names})(?= (?:must|is|needs|and)\b)", lambda m: OPTIONS[m[1]], message)
+    message = re.sub(rf"\b({names})=True\b", lambda m: OPTIONS[m[1]], message)
+    message = re.sub(r"(?<![-\w])(max_contributions|max_count|hash_seed)(?![\w=])", lambda m: OPTIONS[m[1]], message)
+    return re.sub(rf"\b({names})=(?:'([^']*)'|([^\s,;:()]+))", lambda m: f"{OPTIONS[m[1]]} {m[2] or m[3]}", message)
+
+
 def _leave(message: str) -> None:
     print(f"unnoise: {inert(' '.join(message.split()))}", file=sys.stderr)
     raise SystemExit(2) from None
@@ -127,7 +177,7 @@ def _plain_warnings() -> None:
 
     def show(message: Warning | str, category: type[Warning], *_: Any) -> None:
         if issubclass(category, UnnoiseWarning):
-            print(f"unnoise: warning: {inert(' '.join(str(message).split()))}", file=sys.stderr)
+            print(f"unnoise: warning: {inert(in_options(' '.join(str(message).split())))}", file=sys.stderr)
 
     warnings.showwarning = show  # type: ignore[assignment]
     warnings.simplefilter("default", UnnoiseWarning)

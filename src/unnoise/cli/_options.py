@@ -18,7 +18,7 @@ __all__ = [
     "Domain", "Epsilon", "Force", "Format", "FreqCount", "Groups", "HashSeed", "Headline", "Inputs", "Integers",
     "LedgerFile", "Levels", "Limit", "MaxContributions", "MaxCount", "Method", "NoHeader", "Output", "PanPrivate",
     "Person", "Quote", "Rate", "Sql", "Title", "Twice", "Unknown", "Word", "as_cells", "as_dialect", "as_epsilon",
-    "as_names", "as_rate", "as_thresholds",
+    "as_names", "as_rate", "as_thresholds", "column_names",
 ]  # fmt: skip
 
 FORMAT_NAMES = (
@@ -84,6 +84,23 @@ def _formats(incomplete: str) -> list[str]:
     return [name for name in FORMAT_NAMES if name.startswith(incomplete)]
 
 
+def column_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete the name of a column from the files named so far; a shell that waits is told nothing."""
+    from ..reading.source import open_source
+
+    given = ctx.params.get("inputs") or [ctx.params.get("file"), *ctx.args]  # left there by an option without a value
+    places = [str(name) for name in given if name not in (None, "-") and not str(name).startswith("--")]
+    try:
+        dialect = as_dialect(
+            ctx.params.get("format"), bool(ctx.params.get("no_header")), ctx.params.get("delimiter"),
+            ctx.params.get("quote") or '"',
+        )  # fmt: skip
+        found = open_source(places[:1], sql=ctx.params.get("sql"), **dialect).columns()
+    except Exception:
+        return []
+    return [name for name in found if name.startswith(incomplete) and name.isprintable()]
+
+
 def _headlines(incomplete: str) -> list[str]:
     known = ("exactly-1", "exactly-2", "at-least-2", "at-least-3", "at-least-10", "distinct", "total", "median")
     return [name for name in known if name.startswith(incomplete)]
@@ -115,7 +132,7 @@ Inputs = Annotated[
 ]
 Columns = Annotated[
     list[str] | None,
-    typer.Option("--column", "-c", metavar="NAME", rich_help_panel=DATA,
+    typer.Option("--column", "-c", metavar="NAME", rich_help_panel=DATA, autocompletion=column_names,
                  help="Column that holds the item; several make one item of each row."),
 ]  # fmt: skip
 Integers = Annotated[
@@ -123,8 +140,9 @@ Integers = Annotated[
 ]
 CountColumn = Annotated[
     str | None,
-    typer.Option("--count-column", metavar="NAME", rich_help_panel=DATA, help="Column with occurrences per row."),
-]
+    typer.Option("--count-column", metavar="NAME", rich_help_panel=DATA, autocompletion=column_names,
+                 help="Column with occurrences per row."),
+]  # fmt: skip
 FreqCount = Annotated[
     bool,
     typer.Option("--freq-count", rich_help_panel=DATA,
@@ -151,8 +169,9 @@ Quote = Annotated[
 ]
 By = Annotated[
     str | None,
-    typer.Option("--by", metavar="NAME", rich_help_panel=DATA, help="Column of groups: one profile for each."),
-]
+    typer.Option("--by", metavar="NAME", rich_help_panel=DATA, autocompletion=column_names,
+                 help="Column of groups: one profile for each."),
+]  # fmt: skip
 Groups = Annotated[
     str | None,
     typer.Option("--groups", metavar="A,B,C", rich_help_panel=DATA,
@@ -170,8 +189,9 @@ Epsilon = Annotated[
 ]  # fmt: skip
 Person = Annotated[
     str | None,
-    typer.Option("--person", metavar="NAME", rich_help_panel=UNIT, help="Column that names the person behind a row."),
-]
+    typer.Option("--person", metavar="NAME", rich_help_panel=UNIT, autocompletion=column_names,
+                 help="Column that names the person behind a row."),
+]  # fmt: skip
 MaxContributions = Annotated[
     int | None,
     typer.Option("--max-contributions", metavar="C", rich_help_panel=UNIT,

@@ -124,6 +124,11 @@ class Counting(Data):
         """Whether the person is the item, and the model one in which that needs no limit."""
         return False
 
+    @property
+    def labels(self) -> dict[str, str]:
+        """What is said about the sketch."""
+        return {}
+
     def check(self) -> None:
         """Refuse combinations that make no sense, before anything is read."""
         opt.as_epsilon(self.epsilon)
@@ -149,6 +154,21 @@ class Sketching(Counting):
         str, typer.Option("--output", "-o", metavar="FILE", help="File to write, a folder with --groups, or - .")
     ]
     force: opt.Force = False
+    label: Annotated[
+        str | None, typer.Option("--label", metavar="TEXT", rich_help_panel=opt.SKETCH, help="Title kept in the file.")
+    ] = None
+    site: Annotated[
+        str | None, typer.Option("--site", metavar="NAME", rich_help_panel=opt.SKETCH, help="Who counted.")
+    ] = None
+    period: Annotated[
+        str | None, typer.Option("--period", metavar="TEXT", rich_help_panel=opt.SKETCH, help="Which time it covers.")
+    ] = None
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What the file says about itself, as far as it was given."""
+        given = {"label": self.label, "site": self.site, "period": self.period}
+        return {name: text for name, text in given.items() if text is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,8 +199,10 @@ class Answering(Showing):
 
     file: Annotated[str, typer.Argument(metavar="FILE", help="Sketch, set of groups, noisy histogram, or - .")]
     column: Annotated[
-        str | None, typer.Option("--column", "-c", metavar="NAME", help="Column of a noisy histogram of others.")
-    ] = None
+        str | None,
+        typer.Option("--column", "-c", metavar="NAME", autocompletion=opt.column_names,
+                     help="Column of a noisy histogram of others."),
+    ] = None  # fmt: skip
     epsilon: Annotated[
         str | None, typer.Option("--epsilon", "-e", metavar="E", help="ε of a noisy histogram of others.")
     ] = None

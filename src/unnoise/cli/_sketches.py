@@ -8,11 +8,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import reduce
+from operator import add
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError
+from ..errors import ConvergenceError, InputError, OverloadError
+from ..text import LONGEST_NAME, inert
 from ._options import as_cells, as_epsilon, as_names, as_rate
 
 if TYPE_CHECKING:
@@ -44,11 +47,12 @@ def sketch_data(request: Counting, meanwhile: Callable[[], None] | None = None) 
     domain = _domain(request, wanted, typed=source.typed)
     with _beside(meanwhile):
         if request.groups is None:
-            target = _new_sketch(request, types, domain)
+            target = _new_sketch(request, types, domain, wanted.columns)
         else:
             target = GroupedSketch(
-                as_names(request.groups), lambda: _new_sketch(request, types, domain), unknown=request.unknown
-            )
+                as_names(request.groups), lambda: _new_sketch(request, types, domain, wanted.columns),
+                unknown=request.unknown,
+            )  # fmt: skip
         batches = with_progress(source.batches(wanted), source.rows(), "reading")
         feed(target, batches, persons=request.person is not None)
     return target
@@ -74,11 +78,16 @@ def _source(request: Counting) -> tuple[Source, Wanted]:
     return source, wanted
 
 
-def _new_sketch(request: Counting, types: tuple[str, ...] | None, domain: Any) -> Sketch:
+def _new_sketch(
+    request: Counting, types: tuple[str, ...] | None, domain: Any, columns: tuple[str, ...]
+) -> Sketch:
     from ..sketches.sketch import Sketch
 
     epsilon = as_epsilon(request.epsilon)
-    person: dict[str, Any] = {"max_contributions": request.max_contributions, "pan_private": request.pan_private}
+    labels = {**request.labels, "column": [inert(column)[:LONGEST_NAME] for column in columns]}
+    person: dict[str, Any] = {
+        "max_contributions": request.max_contributions, "pan_private": request.pan_private, "labels": labels,
+    }  # fmt: skip
     if request.domain is None:
         return Sketch.hashed(
             as_cells(request.cells or CELLS), epsilon=epsilon, levels=request.levels, hash_seed=request.hash_seed,
@@ -191,14 +200,23 @@ def _beside(work: Callable[[], None] | None) -> Iterator[None]:
 def reconstruct_all(
     sketches: Mapping[str, Sketch], *, method: str = "auto", max_count: int | None = None
 ) -> dict[str, Profile]:
-    """Release and reconstruct every sketch."""
+    """Release and reconstruct every sketch; several groups also added up, where nothing else has to be released."""
+    from ..answers.questions import ALL_GROUPS
     from ..answers.reconstruct import reconstruct
-    from ._show import stepping
+    from ._show import note, stepping
 
-    profiles = {}
+    released = {name: sketch.release() for name, sketch in sketches.items()}
+    steps = len(released) + (len(released) > 1)
+    profiles: dict[str, Profile] = {}
     with stepping("reconstructing", "groups") as step:
-        for index, (name, sketch) in enumerate(sketches.items(), 1):
-            profiles[name] = reconstruct(sketch.release(), method=method, max_count=max_count)
-            if len(sketches) > 1:
-                step(index, len(sketches))
+        if steps > 1 and ALL_GROUPS not in released:
+            try:
+                profiles[ALL_GROUPS] = reconstruct(reduce(add, released.values()), method=method)
+            except (ConvergenceError, OverloadError, InputError) as error:
+                note(f"unnoise: no row for {ALL_GROUPS}: {error}", always=True)
+            step(1, steps)
+        for index, (name, noisy) in enumerate(released.items(), 2):
+            profiles[name] = reconstruct(noisy, method=method, max_count=max_count)
+            if steps > 1:
+                step(index, steps)
     return profiles

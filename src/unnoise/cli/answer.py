@@ -53,11 +53,12 @@ def report(request: Reporting) -> None:
 def _answers(request: Answering) -> tuple[dict[str, Profile], str]:
     """Open whatever the file is and reconstruct it."""
     from ..errors import InputError
+    from ..reading.released import is_sketch_file
     from ._sketches import load_sketches, local_path, reconstruct_all
 
     file = request.file
     with local_path(file) as path:
-        if path.is_dir() or _is_arrow_sketch(path):
+        if path.is_dir() or is_sketch_file(path):
             if request.column or request.clipped or request.power != "1" or request.epsilon is not None:
                 raise InputError(f"{file} is a sketch: leave out --column, --epsilon, --power and --clipped")
             sketches, guarantee = load_sketches(path)
@@ -67,12 +68,6 @@ def _answers(request: Answering) -> tuple[dict[str, Profile], str]:
         except InputError as error:
             raise InputError(str(error).replace(str(path), "standard input" if file == "-" else file)) from None
     return {"": profile}, ""
-
-
-def _is_arrow_sketch(path: Path) -> bool:
-    """Tell a sketch from any other file by its first bytes and metadata."""
-    with open(path, "rb") as file:
-        return file.read(6) == b"ARROW1" and b"unnoise" in file.read(1 << 16)
 
 
 def _from_histogram(request: Answering, path: Path) -> Profile:

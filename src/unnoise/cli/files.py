@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +14,8 @@ from . import _options as opt
 from ._app import app
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from ..sketches.sketch import Sketch
 
 __all__ = ["inspect", "merge"]
@@ -36,20 +40,40 @@ def merge(
     """Add sketches up: one sketch of all their data. Noise adds up too, and the result says so."""
     from ..errors import InputError
     from ._output import check_output
-    from ._show import note
+    from ._show import note, stepping
     from ._sketches import save_sketch
 
     if len(files) < 2:
         raise InputError(f"merge needs at least two files, got {len(files)}")
     check_output(output, files, force=force)
-    first, *others = [_load(name) for name in files]
-    for name, other in zip(files[1:], others):
-        if type(other) is not type(first):
-            raise InputError(f"{files[0]} and {name} must both be sketch files or both be sets of groups")
-        first.merge(other)
-    save_sketch(first, output)
+    with stepping("merging", "files") as step:
+        first = _load(files[0])
+        for index, name in enumerate(files[1:], 2):
+            other = _load(name)
+            if type(other) is not type(first):
+                raise InputError(f"{files[0]} and {name} must both be sketch files or both be sets of groups")
+            with _named(files[0], first, name, other):
+                first.merge(other)
+            step(index, len(files))
+        save_sketch(first, output)
     if output != "-":
         note(f"{output}: {first.guarantee}")
+
+
+@contextmanager
+def _named(*pairs: Any) -> Iterator[None]:
+    """Let an error say which files it is about, and which sites they are of."""
+    from ..errors import UnnoiseError
+
+    try:
+        yield
+    except UnnoiseError as error:
+        said = []
+        for name, sketch in zip(pairs[::2], pairs[1::2]):
+            sites = getattr(getattr(sketch, "labels", None), "site", ())
+            said.append(f"{name} (site {', '.join(sites)})" if sites else str(name))
+        error.add_note(f"in {' and '.join(said)}")
+        raise
 
 
 def _load(name: str) -> Any:
@@ -71,28 +95,39 @@ unnoise inspect jan.sketch feb.sketch mar.sketch --json"""
 def inspect(files: Files, as_json: opt.AsJson = False) -> None:
     """Show parameters and guarantee of sketch files, and the total ε over all files given."""
     from ..sketches.budget import total_budget
-    from ._show import print_json, screen
+    from ._show import print_json, screen, stepping
     from ._sketches import load_sketches, local_path
 
     found: dict[str, Sketch] = {}
     promises: dict[str, str] = {}
-    for name in files:
-        with local_path(name) as path:
-            sketches, promises[name] = load_sketches(Path(path))
-        found.update({f"{name}: {group}" if group else name: sketch for group, sketch in sketches.items()})
+    with stepping("reading and verifying", "files") as step:
+        for index, name in enumerate(files, 1):
+            with local_path(name) as path:
+                sketches, promises[name] = load_sketches(Path(path))
+            found.update({f"{name}: {group}" if group else name: sketch for group, sketch in sketches.items()})
+            step(index, len(files))
     budget = total_budget(found)
     if as_json:
         facts = {name: _facts(sketch) for name, sketch in found.items()}
         print_json({"files": facts, "guarantees": promises, "total": budget.to_dict()})
         return
     console = screen()
-    console.print(_table(found))
-    for name, promise in promises.items():
-        console.print(f"\n[bold]{inert_markup(name)}[/bold]: ", end="")
+    _print_facts({name: _row(sketch) for name, sketch in found.items()}, console)
+    for promise, names in _grouped(promises).items():
+        several = f"{len(names)} files, each" if len(names) > 3 else ", ".join(names)
+        console.print(f"\n[bold]{inert_markup(several)}[/bold]: ", end="")
         console.print(promise, markup=False)
     if len(found) > 1:
         console.print("\n[bold]all together[/bold]: ", end="")
         console.print(str(budget), markup=False)
+
+
+def _grouped(promises: dict[str, str]) -> dict[str, list[str]]:
+    """Return each promise once, with the files it is about."""
+    found: dict[str, list[str]] = {}
+    for name, promise in promises.items():
+        found.setdefault(promise, []).append(name)
+    return found
 
 
 def _facts(sketch: Sketch) -> dict[str, Any]:
@@ -111,19 +146,40 @@ def _facts(sketch: Sketch) -> dict[str, Any]:
         "epsilon_per_person": None if person is None else tidy(person),
         "power": tidy(sketch.noise.power),
         "noises": len(sketch._identities),
+        "labels": sketch.labels.to_dict(),
     }
 
 
-def _table(found: dict[str, Sketch]) -> Any:
+def _row(sketch: Sketch) -> dict[str, str]:
+    """Return what distinguishes a sketch, in words."""
+    facts = _facts(sketch)
+    labels = {
+        key: ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        for key, value in sketch.labels.to_dict().items() if value and key != "unit"
+    }  # fmt: skip
+    most = facts["max_contributions"]
+    unit = sketch.labels.unit if most is None else f"{sketch.labels.unit}, ≤ {most}"
+    return {
+        "kind": facts["kind"], "cells": f"{facts['cells']:,}", "levels": str(facts["levels"]), "ε": facts["epsilon"],
+        "unit": unit, "noise power": facts["power"], "items": ", ".join(facts["item_types"] or ["?"]),
+        "hash seed": "–" if facts["hash_seed"] is None else str(facts["hash_seed"]), **labels,
+    }  # fmt: skip
+
+
+def _print_facts(rows: dict[str, dict[str, str]], console: Console) -> None:
+    """Print what all sketches share in one line, and a table of the rest."""
     from ..answers.render import rich_table
 
-    words = ("file", "kind", "unit", "items", "hash seed")
-    table = rich_table("file", "kind", "cells", "levels", "ε", "unit", "noise power", "items", "hash seed", left=words)
-    for name, sketch in found.items():
-        facts = _facts(sketch)
-        unit = "occurrence" if facts["max_contributions"] is None else f"person, ≤ {facts['max_contributions']}"
-        items = ", ".join(facts["item_types"] or ["?"])
-        seed = "–" if facts["hash_seed"] is None else str(facts["hash_seed"])
-        row = (facts["kind"], f"{facts['cells']:,}", str(facts["levels"]), facts["epsilon"], unit, facts["power"])
-        table.add_row(inert_markup(name), *row, items, seed)
-    return table
+    first = next(iter(rows.values()))
+    every = list(dict.fromkeys(name for row in rows.values() for name in row))
+    shared = [name for name in every if len({row.get(name) for row in rows.values()}) == 1]
+    names = [name for name in every if name not in shared]
+    console.print(", ".join(f"[dim]{name}[/dim] {inert_markup(first[name])}" for name in shared))
+    if not names:
+        return
+    console.print()
+    table = rich_table("file", *names, left=("file", "kind", "unit", "items"))
+    table.columns[0].overflow = "fold"
+    for name, row in rows.items():
+        table.add_row(inert_markup(name), *(inert_markup(row.get(key, "–")) for key in names))
+    console.print(table)

@@ -117,7 +117,7 @@ class Search:
     def walk(self, coordinate: str, order: int) -> Walk:
         """The walk of a family over the first ``walked`` blocks; the atoms behind them stand alone."""
         blocks = self.channel.blocks
-        centres = blocks.centres
+        centres = blocks.centres + self.channel.origin
         x = {"t": centres, "log1p": np.log1p(centres), "log": np.log(np.maximum(centres, 0.5))}[coordinate]
         position = np.concatenate([np.arange(self.walked), np.zeros(blocks.size - self.walked, dtype=np.int64)])
         return Walk(np.asarray(x, dtype=float), position.astype(np.int64), order, level=self.level)
@@ -162,10 +162,11 @@ class Search:
 
     def usual(self, walk: Walk, coordinate: str, order: int) -> int:
         """Rung at which an integrated walk spreads by ± 3: X³/3λ (order 2), X⁵/20λ (order 3) over a length X."""
-        centres = self.channel.blocks.centres[: self.walked]
+        centres = self.channel.blocks.centres[: self.walked] + self.channel.origin
         low, high = float(centres[0]), float(centres[-1])
-        length = {"t": high - low, "log1p": math.log1p(high) - math.log1p(low), "log": math.log(high / max(low, 0.5))}
-        strength = max(length[coordinate], 1.0) ** (2 * order - 1) / (3 if order == 2 else 20) / JUMP**2
+        ratio = {"t": high - low, "log1p": math.log1p(high) - math.log1p(low)}
+        length = ratio.get(coordinate, math.log(max(high, 1.0) / max(low, 0.5)))
+        strength = max(length, 1.0) ** (2 * order - 1) / (3 if order == 2 else 20) / JUMP**2
         return int(np.abs(np.log(STRENGTHS / strength)).argmin())
 
     def set_free(self, best: Model) -> None:

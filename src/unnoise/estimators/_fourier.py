@@ -209,11 +209,12 @@ class FourierChannel:
     blocks : the blocks of counts that masses belong to
     parts : the ranges of cells
     collide : whether items share cells (hashed)
+    origin : what counts and noisy counts are counted from: the first count of a run
     """
 
     def __init__(self, blocks: Blocks, parts: tuple[Part, ...], noise: DiscreteLaplace, *, collide: bool,
-                 law: _Law | None = None) -> None:
-        self.blocks, self.parts, self.noise, self.collide = blocks, parts, noise, collide
+                 origin: int = 0, law: _Law | None = None) -> None:
+        self.blocks, self.parts, self.noise, self.collide, self.origin = blocks, parts, noise, collide, origin
         self.law = law or _Law(noise, max(int(part.ends[-1]) for part in parts))
         self._indices: dict[int, tuple[Int64, Int64]] = {}
 
@@ -224,7 +225,9 @@ class FourierChannel:
 
     def with_blocks(self, blocks: Blocks) -> FourierChannel:
         """The same cells with other blocks."""
-        return FourierChannel(blocks, self.parts, self.noise, collide=self.collide, law=self.law)
+        return FourierChannel(
+            blocks, self.parts, self.noise, collide=self.collide, origin=self.origin, law=self.law
+        )
 
     @property
     def exposure(self) -> float:
@@ -327,14 +330,14 @@ class FourierChannel:
     def strain(self, state: Seen, blocks: Blocks) -> Floats:
         """Return how many standard errors the cells want more mass in each of ``blocks``: ≤ 4 at a certified mode.
 
-        The sum of r·y·(k/m − 1) over the cells, divided by the square root of its sum of squares: a lone cell that the
-        profile did not expect counts 1, n concordant ones √n.
+        The sum of r·y·(k/m − 1) over the cells, divided by the square root of its sum of squares (and one more): a lone
+        cell that the profile did not expect counts 1, n concordant ones √n.
         """
         wanted, squares = np.zeros(blocks.size), np.zeros(blocks.size)
         for part, rows, twice in zip(self.parts, state.rows, state.twice):
             ratio = (self.shifted(part, twice, blocks) + BACKGROUND / part.cells) / rows[:, None] - 1
             wanted += part.rate * (part.tally @ ratio)
-            squares += part.rate**2 * (part.tally @ ratio**2)
+            squares += part.rate**2 * (1 + part.tally @ ratio**2)
         return np.asarray(wanted / np.sqrt(np.maximum(squares, 1e-300)))
 
     def unexplained(self, state: Seen) -> float:

@@ -92,19 +92,24 @@ def _fit(channel: FourierChannel, places: Int64, mass: Floats, far: Int64, level
 
 def _first(channel: FourierChannel, counts: Int64, total: float, far: Int64) -> tuple[Int64, Floats]:
     """One atom, with all occurrences: the count that explains the cells best."""
-    even = np.unique(np.rint(np.geomspace(1, counts[-1], 32)).astype(np.int64))
+    even = np.unique(np.rint(np.append(np.geomspace(1, max(counts[-1], 1), 32), 0)).astype(np.int64))
     full = [part.ends[np.argsort(-part.tally[:-1])[:4]] for part in channel.parts]
     tried = np.intersect1d(np.concatenate([even, channel.blocks.atoms, *full]), counts)
     beyond = np.maximum([part.tally[-1] for part in channel.parts], 1.0).sum() * np.ones(far.size)
-    values = [channel.with_blocks(_blocks(np.array([t]), far)).at(np.append(total / t, beyond)).value for t in tried]
-    t = int(tried[int(np.argmax(values))])
-    return np.array([t]), np.append(total / t, beyond)
+    each = total / tried if channel.collide else np.full(tried.size, total)
+    values = [
+        channel.with_blocks(_blocks(np.array([t]), far)).at(np.append(mass, beyond)).value
+        for t, mass in zip(tried, each)
+    ]
+    best = int(np.argmax(values))
+    return tried[best : best + 1], np.append(each[best], beyond)
 
 
 def _another(mixture: Mixture, counts: Int64) -> tuple[Int64, Floats]:
     """Add an atom where the cells pull most, with a tenth of the mass of the lightest."""
     state = mixture.channel.at(mixture.mass)
-    some = np.intersect1d(np.concatenate([np.geomspace(1, counts[-1], 200).astype(np.int64), counts[:64]]), counts)
+    spread = np.geomspace(1, max(counts[-1], 1), 200).astype(np.int64)
+    some = np.intersect1d(np.concatenate([spread, counts[:64]]), counts)
     strain = mixture.channel.strain(state, Blocks(some, some + 1, some.size))
     strain[np.isin(some, mixture.places)] = -np.inf
     places = np.append(mixture.places, some[int(np.argmax(strain))])
@@ -141,6 +146,6 @@ def _moves(mixture: Mixture, counts: Int64) -> Sequence[tuple[Int64, Floats]]:
             new = place + step
             if counts[0] <= new <= counts[-1] and new not in mixture.places:
                 places, mass = mixture.places.copy(), mixture.mass.copy()
-                places[i], mass[i] = new, mass[i] * place / new
+                places[i], mass[i] = new, mass[i] * (place / new if mixture.channel.collide else 1.0)
                 found.append((places, mass))
     return found

@@ -5,7 +5,7 @@ M = diag m and d cells, the expected information of the cells about θ is d·F·
 Gaussian prior precision P, and its Laplace approximation, need A = P + G + d·F·Kᵀ·M⁻¹·K·F (G ≥ 0 diagonal): solves
 with A, and log det A.
 
-**Power 1** (:class:`BandedChannel`). Folding each run at both its ends, T = K⁻¹ is tridiagonal: inside
+**One noise** (:class:`BandedChannel`). Folding each run at both its ends, T = K⁻¹ is tridiagonal: inside
 f[t] = m[t] − a/(1−a)²·(m[t−1] − 2m[t] + m[t+1]). As Kᵀ·M⁻¹·K = (T·M·Tᵀ)⁻¹, A is the Schur complement of
 
     [ P + G    d·F     ]
@@ -13,7 +13,7 @@ f[t] = m[t] − a/(1−a)²·(m[t−1] − 2m[t] + m[t+1]). As Kᵀ·M⁻¹·K =
 
 which interleaved is banded, needs no division by a vanishing f, and yields det A = |det| / det(d·T·M·Tᵀ).
 
-**Other powers** (:class:`DenseChannel`): the matrix of probabilities, and Cholesky's factor.
+Merged noise has no such inverse: :mod:`._fourier`.
 
 .. [1] R. J. Vanderbei, "Symmetric quasidefinite matrices", SIAM J. Optim. 5, 1995.
 """
@@ -27,14 +27,14 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError
 from scipy.linalg.lapack import dgbtrf, dgbtrs, dpttrf, dpttrs
 
 from ..arrays import Floats
 from ..noise import DiscreteLaplace
 from ._smooth_grid import Body
 
-__all__ = ["BandedChannel", "BodyChannel", "DenseChannel"]
+__all__ = ["BandedChannel", "BodyChannel"]
 
 Int32 = NDArray[np.int32]
 Bands = Sequence[Floats]
@@ -176,43 +176,3 @@ def _flattened(half: int, size: int) -> tuple[Floats, Int32]:
     below = np.arange(3 * half + 1) - 2.0 * half
     back = np.asfortranarray(np.broadcast_to(STEEP ** below[:, None], (below.size, size)))
     return back, np.arange(size, dtype=np.int32)
-
-
-class DenseChannel:
-    """Any power: the matrix P(noisy count = row | count)."""
-
-    def __init__(self, body: Body, noise: DiscreteLaplace) -> None:
-        counts, rows = body.counts, body.rows
-        span = int(rows[-1] - rows[0]) + int(counts[-1] - counts[0]) + 1
-        reach = min(noise.reach(1e-15), span)
-        table = np.zeros(2 * reach + 3)
-        table[1:-1] = noise.pmf(np.arange(-reach, reach + 1))
-        self.matrix = table[np.clip(rows[:, None] - counts, -reach - 1, reach + 1) + reach + 1]
-
-    def forward(self, f: Floats) -> Floats:
-        """M = K f, kept positive."""
-        return np.asarray(np.maximum(self.matrix @ f, TINY))
-
-    def backward(self, x: Floats) -> Floats:
-        """Kᵀ x."""
-        return np.asarray(self.matrix.T @ x)
-
-    def hold(self, prior: Bands) -> Floats:
-        """The prior's precision as a matrix."""
-        n = self.matrix.shape[1]
-        a = np.zeros((n, n))
-        for k, band in enumerate(prior):
-            at = np.arange(n - k)
-            a[at, at + k] = a[at + k, at] = band[: n - k]
-        return a
-
-    def newton(
-        self, held: Floats, curvature: Floats, f: Floats, m: Floats, gradient: Floats, cells: float
-    ) -> tuple[Floats, float]:
-        """Return −A⁻¹·gradient and log det A, by Cholesky's factor of A."""
-        half = self.matrix * (f * math.sqrt(cells)) / np.sqrt(m)[:, None]
-        a = half.T @ half + held
-        a[np.diag_indices_from(a)] += curvature
-        factor = cho_factor(a, lower=True, overwrite_a=True, check_finite=False)
-        log_det = 2 * float(np.log(np.diag(factor[0])).sum())
-        return np.asarray(-cho_solve(factor, gradient, check_finite=False)), log_det

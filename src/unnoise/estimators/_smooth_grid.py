@@ -80,8 +80,7 @@ def dense_runs(values: Int64, tally: Int64, window: int, few: int) -> list[tuple
 def body_of(noisy: NoisyProfile, bound: int | None, limit: int = LIMIT, widest: int = WIDEST) -> Body | None:
     """Split a noisy profile at its body; None where there is none.
 
-    For ρ = 1 noisy counts are folded into [0, bound], and rows are counts. For ρ > 1 the run at 0 keeps the negative
-    noisy counts, and every run the rows within its own reach.
+    The noise is one: noisy counts are folded into [0, bound], and rows are counts.
     """
     window = max(2, math.ceil(4 * math.sqrt(noisy.noise.power) / noisy.noise.epsilon))
     values = np.clip(noisy.values, 0, bound)
@@ -95,12 +94,9 @@ def body_of(noisy: NoisyProfile, bound: int | None, limit: int = LIMIT, widest: 
     inside = np.zeros(values.size, dtype=bool)
     for low, high in runs:
         inside |= (values >= low) & (values <= high)
-    if noisy.noise.power == 1:
-        rows = np.concatenate([np.arange(low, high + 1) for low, high in runs])
-        of_row = np.zeros(rows.size, dtype=np.int64)
-        of_row[np.searchsorted(rows, values[inside])] = tally[inside]
-    else:
-        rows, of_row = _unfolded(noisy, runs, bound)
+    rows = np.concatenate([np.arange(low, high + 1) for low, high in runs])
+    of_row = np.zeros(rows.size, dtype=np.int64)
+    of_row[np.searchsorted(rows, values[inside])] = tally[inside]
     return Body(runs, rows, of_row, values[~inside], tally[~inside], few)
 
 
@@ -133,17 +129,3 @@ def _widened(runs: list[tuple[int, int]], window: int, bound: int | None) -> lis
         else:
             wide.append((low, high))
     return wide
-
-
-def _unfolded(noisy: NoisyProfile, runs: list[tuple[int, int]], bound: int | None) -> tuple[Int64, Int64]:
-    """Rows of all runs without folding: what lies below the first run at 0 or above the bound stays in sight."""
-    pieces = []
-    for low, high in runs:
-        first = int(noisy.values[0]) if low == 0 else low
-        last = max(int(noisy.values[-1]), high) if high == bound else high
-        pieces.append(np.arange(min(first, low), last + 1))
-    rows = np.concatenate(pieces)
-    tally = np.zeros(rows.size, dtype=np.int64)
-    inside = np.isin(noisy.values, rows)
-    tally[np.searchsorted(rows, noisy.values[inside])] = noisy.tally[inside]
-    return rows, tally

@@ -23,6 +23,7 @@ from ..errors import ConvergenceError
 from ..noisy import NoisyProfile
 from ._fit import Fit
 from ._input import check_input
+from ._merged import cell_law_of
 from ._smooth_channel import BodyChannel
 from ._smooth_models import average
 from ._smooth_points import point_models
@@ -59,6 +60,8 @@ def auto(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
     (True, None)
     """
     bound = check_input(noisy, max_count)
+    if noisy.noise.power != 1:
+        return _merged(noisy, bound)
     prepared = prepare(noisy, bound)
     if prepared is None:
         reason = "the cells are too few, too far apart or spread over too long a range to be smoothed"
@@ -74,6 +77,17 @@ def auto(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
     kept = mass > 0
     diagnostics = {**prepared.diagnostics, **describe(search, models), "fallback": None}
     return Fit(support[kept], mass[kept], "auto", diagnostics)
+
+
+def _merged(noisy: NoisyProfile, bound: int | None) -> Fit:
+    """Several noises: the same by the Fourier channel (:mod:`._merged`)."""
+    law = cell_law_of(noisy, bound)
+    support, cells = law.profile()
+    mass = whole_cells(cells / noisy.cells, noisy.cells)
+    kept = mass > 0
+    notes = {"power": str(noisy.noise.power), **law.describe(),
+             "fallback": None if law.runs else "the cells are too few or too far apart: they are taken as they are"}
+    return Fit(support[kept], mass[kept], "auto", notes)
 
 
 def posterior_profile(channel: BodyChannel, g: Floats, y: Floats) -> Floats:

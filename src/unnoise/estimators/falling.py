@@ -2,7 +2,10 @@
 
 The numbers y_j = Σ_block S(t) + Z_j have one variance; as means over blocks of width w_j they are S̄_j + Z_j/w_j, so the
 least-squares curve that never rises and stays ≥ 0 is the isotonic regression of y_j/w_j with weights w_j² [1]_, by
-pool-adjacent-violators, clipped at 0 [2]_. Its steps are the profile, where blocks are single counts.
+pool-adjacent-violators, clipped at 0 [2]_. S is whole, so a pool of n single counts, whose mean has the standard
+deviation σ/√n, is rounded where that is below 0.35: over the battery at ε from 0.1 to 3, W1 is then 0.77 times that of
+plain isotonic regression in geometric mean and ℓ1 0.98 times, and neither ever above it (benchmarks/field.py
+--falling). The steps of the curve are the profile, where blocks are single counts.
 
 **Within a wider block** only the mean of S is known. With e_j = S(last[j] + 1) the items beyond block j, the block
 holds e_{j−1} − e_j items whose mean place (h − first + 1)/width is (S̄_j − e_j)/(e_{j−1} − e_j). Now e_j is a whole
@@ -28,6 +31,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 from scipy.special import ndtri
 
@@ -40,6 +44,9 @@ __all__ = ["falling", "largest_count", "spread", "upper_quantile"]
 
 DOUBT = 1e-5
 """Probability with which an octave is called empty wrongly."""
+
+SURE = 0.35
+"""Pools of a smaller standard deviation are rounded to whole numbers of items."""
 
 POINTS = 16
 """Most counts among which the items of one block are spread."""
@@ -113,7 +120,8 @@ def falling(curve: NoisyCurve) -> tuple[Int64, Floats]:
     if curve.released == "at_least":
         kept = int(np.searchsorted(curve.last, largest_count(curve))) + 1
         width = curve.width[:kept].astype(float)
-        fitted = isotonic_regression(curve.numbers[:kept] / width, weights=width**2, increasing=False).x
+        fit = isotonic_regression(curve.numbers[:kept] / width, weights=width**2, increasing=False)
+        fitted = _whole_where_sure(fit.x, fit.blocks, width, curve.noise.variance**0.5)
     else:
         kept = _alive(curve)
         sums = np.cumsum(curve.numbers[:kept][::-1].astype(float))[::-1]
@@ -124,6 +132,15 @@ def falling(curve: NoisyCurve) -> tuple[Int64, Floats]:
     step = fitted - np.append(fitted[1:], 0.0)
     some = step > 0
     return _middles(curve)[:kept][some], step[some]
+
+
+def _whole_where_sure(fitted: Floats, pools: NDArray[np.intp], width: Floats, deviation: float) -> Floats:
+    """Round pools of single counts whose mean has a standard deviation below SURE, and let the curve fall again."""
+    fitted = fitted.copy()
+    for begin, end in pairwise(pools.tolist()):
+        if width[end - 1] == 1 and deviation < SURE * (end - begin) ** 0.5:
+            fitted[begin:end] = np.rint(fitted[begin])
+    return np.minimum.accumulate(fitted)
 
 
 def _middles(curve: NoisyCurve) -> Int64:

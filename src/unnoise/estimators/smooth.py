@@ -6,8 +6,7 @@ order in the count or its logarithm (:mod:`._smooth_walk`). How stiff, in which 
 left to the evidence of each model (:mod:`._smooth_mode`, :mod:`._smooth_models`), by which the modes are averaged.
 No cells need be held out for the choice. Cells outside the body stay at their noisy counts.
 
-Every power ρ ≥ 1 works: ρ = 1 in time linear in the body, others with dense matrices and a body of at most
-``DENSE_LIMIT`` counts.
+That is for one noise, in time linear in the body; merged noise goes through the Fourier channel (:mod:`._merged`).
 """
 
 from __future__ import annotations
@@ -22,19 +21,14 @@ from ..errors import ConvergenceError
 from ..noisy import NoisyProfile
 from ._fit import Fit
 from ._input import check_input
-from ._smooth_channel import BandedChannel, BodyChannel, DenseChannel
+from ._merged import cell_law_of
+from ._smooth_channel import BandedChannel
 from ._smooth_grid import Body, body_of
 from ._smooth_models import FAMILIES, Data, Family, Search, average
 from ._smooth_search import smooth_models
 from .banded import likelihood
 
 __all__ = ["Prepared", "assemble", "prepare", "smooth"]
-
-
-DENSE_LIMIT = 320
-"""Most counts in the body for powers above 1."""
-
-DENSE_FAMILIES = (Family("t", 2), Family("t", 3), Family("log", 2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +71,8 @@ def smooth(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
     (5.0, 1.0)
     """
     bound = check_input(noisy, max_count)
+    if noisy.noise.power != 1:
+        return _merged(noisy, bound)
     prepared = prepare(noisy, bound)
     if prepared is None:
         raise ConvergenceError(
@@ -93,13 +89,24 @@ def smooth(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
     return Fit(support, mass, "smooth", {**prepared.diagnostics, **describe(search, models)})
 
 
+def _merged(noisy: NoisyProfile, bound: int | None) -> Fit:
+    """Several noises: the average of the engine's models, as it stands before the step towards the cells."""
+    law = cell_law_of(noisy, bound)
+    if not law.runs:
+        raise ConvergenceError(
+            f"smooth must have at least 8 cells close together, got {noisy.cells} cells too far apart: "
+            f"use method='isotonic'"
+        )
+    support, cells = law.profile(stepped=False)
+    return Fit(support, cells / cells.sum(), "smooth", {"power": str(noisy.noise.power), **law.describe()})
+
+
 def prepare(noisy: NoisyProfile, bound: int | None) -> Prepared | None:
     """Find the body, its channel and a start; None where there is no body."""
-    single = noisy.noise.power == 1
-    body = body_of(noisy, bound) if single else body_of(noisy, bound, DENSE_LIMIT, DENSE_LIMIT)
+    body = body_of(noisy, bound)
     if body is None:
         return None
-    channel: BodyChannel = BandedChannel(body, noisy.noise) if single else DenseChannel(body, noisy.noise)
+    channel = BandedChannel(body, noisy.noise)
     counts = body.counts
     y = body.tally / body.cells
     likely, note = _likely(noisy, bound, counts)
@@ -123,7 +130,7 @@ def prepare(noisy: NoisyProfile, bound: int | None) -> Prepared | None:
         "far_cells": int(body.far_tally.sum()),
         **note,
     }
-    return Prepared(body, data, FAMILIES if single else DENSE_FAMILIES, diagnostics)
+    return Prepared(body, data, FAMILIES, diagnostics)
 
 
 def _likely(noisy: NoisyProfile, bound: int | None, counts: Int64) -> tuple[Floats, dict[str, Any]]:

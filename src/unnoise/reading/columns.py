@@ -37,7 +37,7 @@ def column_of_integers(series: pl.Series, label: str, offset: int = 0, *, text_h
         at = int(bad.arg_true()[0])
         fix = "leave out --int to count the values as text" if text_hint else "correct or remove the row"
         raise InputError(
-            f"{label}, row {offset + at + 1}: {series.name} must be a 64-bit integer, got {brief(series[at])}; {fix}"
+            f"{label}, row {offset + at + 1}: {series.name} must be a 64-bit integer, got another text; {fix}"
         )
     raise InputError(
         f"{label}: column {series.name} must hold integers, got {series.dtype}; "

@@ -30,6 +30,7 @@ from ..errors import FormatError, InputError
 from ..replacing import sync_folder, write_whole
 from ..sketches.format.read import stored_digest
 from ..sketches.sketch import Sketch
+from ..text import inert
 
 __all__ = ["MANIFEST", "MOST", "check_names", "is_group_set", "load_set", "save_set"]
 
@@ -57,7 +58,7 @@ def check_names(groups: Sequence[str]) -> list[str]:
     if not 1 <= len(names) <= MOST:
         raise InputError(f"groups must be between 1 and {MOST:,} names, got {len(names)}")
     if "" in names or len(set(names)) != len(names):
-        raise InputError(f"groups must be distinct and not empty, got {', '.join(names)}")
+        raise InputError(f"groups must be distinct and not empty, got {inert(', '.join(names))}")
     return names
 
 

@@ -22,12 +22,20 @@ from .source import CHUNK, Source, Wanted, open_source
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["read_noisy_counts"]
+__all__ = ["is_sketch_file", "read_noisy_counts"]
 
 FLOATS = (
     "must be signed integers with discrete Laplace noise, got numbers with a decimal point: continuous noise is "
     "another law, also when it is rounded; ask for integer (geometric) noise"
 )
+
+
+def is_sketch_file(path: str | os.PathLike[str]) -> bool:
+    """Tell a sketch from any other file by its first bytes and metadata."""
+    if not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        return file.read(6) == b"ARROW1" and b"unnoise" in file.read(1 << 16)
 
 
 def read_noisy_counts(

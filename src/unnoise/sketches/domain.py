@@ -21,6 +21,7 @@ import numpy as np
 from ..arrays import Int64
 from ..checks import is_integer
 from ..errors import InputError
+from ..guard import wipe
 from ..layout import Layout
 from .hashing import Column, UInt64, as_series, cells_of, each_block, hash_columns, sample_limit
 from .inputs import read_items
@@ -143,7 +144,7 @@ class _HashedCells:
     layout: Layout
 
     def find(self, columns: Sequence[Column]) -> Int64:
-        return cells_of(hash_columns(columns, self.layout.hash_seed or 0), self.layout)
+        return cells_of(hash_columns(columns, self.layout.hash_seed or 0), self.layout, in_place=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,10 +202,13 @@ class _SampledCells:
     inner: _RangeCells | _ListCells
 
     def find(self, columns: Sequence[Column]) -> Int64:
-        inside = np.flatnonzero(hash_columns(columns, self.hash_seed) <= self.limit)
+        hashes = hash_columns(columns, self.hash_seed)
+        inside = np.flatnonzero(hashes <= self.limit)
+        wipe(hashes)
         if isinstance(self.inner, _ListCells):
-            cells = np.full(len(columns[0]), SKIPPED, dtype=np.int64)
-            cells[inside] = self.inner.positions(hash_columns(columns)[inside])
+            cells, hashes = np.full(len(columns[0]), SKIPPED, dtype=np.int64), hash_columns(columns)
+            cells[inside] = self.inner.positions(hashes[inside])
+            wipe(hashes)
             return cells
         items = self.inner.find(columns)
         cells = np.where(items == OUTSIDE, OUTSIDE, SKIPPED)

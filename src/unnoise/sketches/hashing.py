@@ -271,7 +271,10 @@ def level_of(hashes: UInt64, levels: int) -> Int64:
     [0, 1, 15, 15]
     """
     # the exponent of a whole number below 2^53 as a double is exact: 1022 + its number of bits
-    exponent = (hashes >> np.uint64(11)).astype(np.float64).view(np.int64) >> 52
+    top = hashes >> np.uint64(11)
+    doubles = top.astype(np.float64)
+    exponent = doubles.view(np.int64) >> 52
+    wipe(top, doubles)
     return np.asarray(np.minimum(1075 - exponent, levels - 1))
 
 

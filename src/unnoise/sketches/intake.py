@@ -31,6 +31,7 @@ from .._sampler import open_stream
 from ..arrays import Int64
 from ..errors import InputError
 from ..guard import changing
+from ..text import inert
 from .counting import Hashed, Located, Piece, count_ahead
 from .domain import OUTSIDE, SKIPPED
 from .hashing import as_series
@@ -220,8 +221,8 @@ class _Intake:
         numbers = series.cast(pl.String).replace_strict(places, default=-1, return_dtype=pl.Int16).to_numpy()
         if not self.drop and numbers.min() < 0:
             raise InputError(
-                f"groups must be declared ({', '.join(self.groups[:12])}), got a row of another one: declare it or "
-                f"drop such rows with unknown='drop'"
+                f"groups must be declared ({inert(', '.join(self.groups[:12]))}), got a row of another one: declare it "
+                f"or drop such rows with unknown='drop'"
             )
         return numbers
 

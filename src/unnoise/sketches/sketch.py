@@ -176,7 +176,11 @@ begin_epoch() first, which draws fresh noise
         unknown: str = "drop",
         labels: Labels | Mapping[str, Any] | None = None,
     ) -> Sketch:
-        """Return a sketch with cells for those items of a declared domain whose hash falls below ``rate``."""
+        """Return a sketch with cells for those items of a declared domain whose hash falls below ``rate``.
+
+        Each of them counts 1/rate times in the answers. The seed is public, so whoever may choose items can choose
+        sampled ones and weigh that much; ``hash_seed="random"`` draws a seed that nobody knows before.
+        """
         declared, share = read_domain(domain), exact_positive("rate", rate)
         seed = _seed(hash_seed)
         if share > 1:
@@ -274,7 +278,9 @@ begin_epoch() first, which draws fresh noise
     @property
     def guarantee(self) -> str:
         """What is promised about whatever leaves this sketch, in plain words."""
-        text = guarantee(self._noise, self._layout, self._account, len(self._identities))
+        text = guarantee(
+            self._noise, self._layout, self._account, len(self._identities), len(self._labels.report_ids)
+        )
         return text if self._label is None else f"NO GUARANTEE: the noise is {self._label}. {text}"
 
     def __repr__(self) -> str:

@@ -3,7 +3,8 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const plot = document.getElementById("plot"), tip = document.getElementById("tip"), say = document.getElementById("say");
   const state = { group: 0, curve: "exactly", scale: "log", band: true, at: -1 };
-  const WORDS = { exactly: "items that occur exactly t times", atleast: "items that occur at least k times" };
+  const many = data.noun.many;
+  const WORDS = { exactly: `${many} seen exactly t times`, atleast: `${many} seen at least k times` };
   const svg = (name, attributes = {}, text = "") => {
     const node = document.createElementNS("http://www.w3.org/2000/svg", name);
     for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
@@ -104,11 +105,14 @@
   let current = null;
   const series = () => data.profiles[state.group][state.curve];
   const sentence = (s, i) => {
-    const range = `${full(s.low[i])}\u2060–\u2060${full(s.high[i])}`;
+    const width = state.curve === "exactly" ? s.to[i] - s.from[i] + 1 : 1;
+    const whole = (x) => Math.round(x).toLocaleString("en");
+    const range = `${whole(Math.floor(s.low[i] * width + 1e-6))}\u2060–\u2060${whole(Math.ceil(s.high[i] * width - 1e-6))}`;
+    const items = `${whole(s.value[i] * width)} ${many}`;
     const times = (n) => (n === 1 ? "once" : n === 2 ? "twice" : `${full(n)} times`);
-    if (state.curve === "atleast") return [`${full(s.value[i])} items`, `occur at least ${times(s.from[i])} (${range})`];
-    if (s.from[i] === s.to[i]) return [`${full(s.value[i])} items`, `occur exactly ${times(s.from[i])} (${range})`];
-    return [`${full(s.value[i])} items for each t`, `between ${full(s.from[i])} and ${full(s.to[i])} (${range})`];
+    if (state.curve === "atleast") return [items, `seen at least ${times(s.from[i])} (${range})`];
+    if (s.from[i] === s.to[i]) return [items, `seen exactly ${times(s.from[i])} (${range})`];
+    return [items, `seen ${full(s.from[i])} to ${full(s.to[i])} times (${range})`];
   };
 
   const render = () => {
@@ -162,7 +166,8 @@
     const bold = document.createElement("b");
     bold.textContent = strong;
     tip.replaceChildren(bold, rest);
-    if (s.truth) tip.append(document.createElement("br"), `truth: ${full(s.truth[i])}`);
+    const wide = state.curve === "exactly" ? s.to[i] - s.from[i] + 1 : 1;
+    if (s.truth) tip.append(document.createElement("br"), `truth: ${full(Math.round(s.truth[i] * wide))}`);
     tip.hidden = false;
     const area = current.node.getBoundingClientRect(), scale = area.width / current.node.viewBox.baseVal.width;
     const left = area.left + x * scale + window.scrollX, top = area.top + y * scale + window.scrollY;
@@ -195,7 +200,26 @@
     const shared = data.profiles.map((p) => p[state.curve]);
     draw(b.querySelector("i"), [shared[i]], { width: 180, height: 88, box, state, shared, detail: false });
   });
-  smalls.forEach((b, i) => b.addEventListener("click", () => { state.group = i; press(smalls, b); render(); }));
+  const headline = document.getElementById("headline"), lede = document.getElementById("lede");
+  const named = (name, className, text) => {
+    const node = document.createElement(name);
+    if (className) node.className = className;
+    node.textContent = text;
+    return node;
+  };
+  const tell = (said) => {
+    headline.replaceChildren(said.before, named("strong", "", said.value));
+    if (said.between) headline.append(" ", named("span", "between", said.between));
+    headline.append(said.after);
+    if (said.mark) headline.append(" ", named("span", "tag", said.mark));
+    lede.textContent = said.lede;
+  };
+  smalls.forEach((b, i) => b.addEventListener("click", () => {
+    state.group = i;
+    press(smalls, b);
+    tell(data.profiles[i].said);
+    render();
+  }));
 
   document.getElementById("theme").addEventListener("click", () => {
     const root = document.documentElement;
@@ -204,11 +228,7 @@
   });
   let width = 0;
   new ResizeObserver(() => { if (plot.clientWidth !== width) { width = plot.clientWidth; render(); } }).observe(plot);
-  window.addEventListener("beforeprint", () => {
-    point(-1);
-    document.querySelectorAll("details").forEach((d) => { d.dataset.was = d.open; d.open = true; });
-  });
-  window.addEventListener("afterprint", () => document.querySelectorAll("details").forEach((d) => { d.open = d.dataset.was === "true"; }));
+  window.addEventListener("beforeprint", () => point(-1));
   render();
   multiples();
 })();

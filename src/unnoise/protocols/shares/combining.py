@@ -14,7 +14,7 @@ from ...sketches.sketch import Sketch
 from .messages import ID, read_account, read_ids, read_text, unpack
 from .task import Task
 
-__all__ = ["Adder", "add_up", "combine"]
+__all__ = ["Adder", "add_up", "combine", "common_reports"]
 
 LARGEST = 1 << 62
 """No honest sum has a cell beyond ±2⁶²; where masks do not cancel, half of all cells have."""
@@ -38,16 +38,17 @@ def add_up(task: Task, first: Adder, second: Adder, reports: Iterable[str] | Non
 
     A report that only one of them has, or that they were told differently, is left out.
     """
-    offers = [_held(server.offer()) for server in (first, second)]
-    common = {name for name in offers[0].keys() & offers[1].keys() if offers[0][name] == offers[1][name]}
-    ids = common if reports is None else set(reports)
+    ids = common_reports(first.offer(), second.offer()) if reports is None else set(reports)
     words = first.agree(ids), second.agree(ids)
     return combine(task, first.answer(words[1]), second.answer(words[0]))
 
 
-def _held(offer: bytes) -> dict[str, str]:
-    held: dict[str, str] = unpack(offer, "offer")[0]["reports"]
-    return held
+def common_reports(first: bytes, second: bytes) -> set[str]:
+    """Return the ids of the reports that two offers hold alike."""
+    one, two = (unpack(offer, "offer")[0].get("reports") for offer in (first, second))
+    if not isinstance(one, dict) or not isinstance(two, dict):
+        raise FormatError("reports must be given with their digests")
+    return {name for name in one.keys() & two.keys() if one[name] == two[name]}
 
 
 def combine(task: Task, first: bytes, second: bytes) -> Sketch:
@@ -68,9 +69,17 @@ def combine(task: Task, first: bytes, second: bytes) -> Sketch:
     total = (cells[0] + cells[1]).view(np.int64)
     if int(total.max()) > LARGEST or int(total.min()) < -LARGEST:
         raise FormatError("the answers do not fit each other: one server did not add the shares of the agreed reports")
-    labels = fresh_labels({"report_ids": read_ids(heads[0], "reports")}, task.layout)
+    said = {"report_ids": read_ids(heads[0], "reports"), "site": _sites(heads[0]), "period": (task.epoch,)}
+    labels = fresh_labels(said, task.layout)
     noise, account = DiscreteLaplace(task.epsilon, 2), read_account(heads[0])
     return Sketch.from_public(Stored(total, noise, task.layout, account, identities, labels))
+
+
+def _sites(head: dict[str, Any]) -> tuple[str, ...]:
+    sites = head.get("sites")
+    if not isinstance(sites, list) or not all(isinstance(site, str) and site for site in sites):
+        raise FormatError("sites must be a list of names")
+    return tuple(sorted(sites))
 
 
 def _read(task: Task, answer: bytes) -> tuple[dict[str, Any], Any]:

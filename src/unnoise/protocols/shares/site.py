@@ -7,6 +7,7 @@ and wipes them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from ..._sampler import _system_stream as system_stream
 from ...errors import InputError, SealedError
 from ...guard import Guarded, new_identity
 from ...sketches.domain import Domain, read_domain
+from ...sketches.inputs import Rows
 from ...sketches.sketch import Sketch
 from .messages import pack
 from .task import Task
@@ -78,6 +80,14 @@ class Site(Guarded):
             if self._sketch is None:
                 raise SealedError("update needs a site that has not split its cells yet, this one has")
             self._sketch.update(items, counts, person=person)
+
+    def take_in(self, batches: Iterable[Rows], *, persons: bool = False) -> None:
+        """Count batches of clean rows in one ingestion call, as :meth:`Sketch.take_in` does."""
+        self._require_here("take_in")
+        with self._lock:
+            if self._sketch is None:
+                raise SealedError("take_in needs a site that has not split its cells yet, this one has")
+            self._sketch.take_in(batches, persons=persons)
 
     def split(self) -> Shares:
         """Return the two shares; from then on nothing more is counted, and every call returns the same bytes."""

@@ -58,7 +58,9 @@ def parameters_of(stored: Stored) -> bytes:
         "domain": layout.domain,
         "epsilon": str(stored.noise.epsilon),
         "fingerprint": layout.fingerprint,
-        "guarantee": guarantee(stored.noise, layout, account, len(stored.identities)),
+        "guarantee": guarantee(
+            stored.noise, layout, account, len(stored.identities), len(stored.labels.report_ids)
+        ),
         "hash_seed": layout.hash_seed,
         "identities": sorted(identity.hex() for identity in stored.identities),
         "item_types": layout.item_types,

@@ -1,0 +1,249 @@
+"""Every system of the field on the same data, at the same ε for the same unit (one occurrence): errors, cost, trust.
+
+Errors are over the items that occur: ℓ1 = Σ|N̂_t − N_t| / D, ℓ2, ℓ∞ likewise, W1 = Σ|Ŝ(t) − S(t)| / D (the error of the
+sorted counts per item), with N_t items of count t, S(t) those of count ≥ t, and D all of them. Data: the battery at 10⁴
+items, the bundled flights, and ../shared/data where present and of at most 10⁶ items. Sketches: one cell per item of
+the known domain, and a hashed sketch of the next power of two above the number of items; both put noise on before the
+first item, so they need no trusted holder. What needs a bound on counts takes ten times the largest; the number of
+items or their sum come from the data, as if public.
+
+`--falling` sets `direct`'s fit beside plain isotonic regression instead.
+
+Targets: `direct` best or within 5 % of the best central mechanism in every row (ℓ1 and W1); a sketch best among those
+that need no trusted holder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import isotonic_regression
+
+sys.path.insert(0, str(Path(__file__).parent))
+from _battery import SYNTHETIC, drawn, real, seeded
+from _report import IMAGES, machine, write_section
+
+from unnoise import Sketch, reconstruct
+from unnoise.answers.direct import direct_profile
+from unnoise.baselines import BASELINES
+from unnoise.curve import NoisyCurve
+from unnoise.errors import UnnoiseError
+from unnoise.estimators.falling import _placed, falling, largest_count
+from unnoise.holding.release import Exactly, Unit, release
+from unnoise.noisy import NoisyProfile
+
+TRUST = {
+    "central": "a holder of all rows", "pan-private": "a process, not its memory", "local noise": "nobody but the site",
+}
+OURS = {
+    "direct": "central", "sketch, known domain": "pan-private", "sketch, hashed": "pan-private",
+}
+MOST = 10**6
+SLOW = {"lp": 300, "blocki": 3000}
+"""Largest count with which a mechanism that looks at every one is run."""
+
+Found = tuple[np.ndarray, np.ndarray]
+
+
+def truth_of(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return np.unique(counts[counts > 0], return_counts=True)
+
+
+def run_ours(name: str, counts: np.ndarray, epsilon: float) -> Found:
+    if name == "direct":
+        return falling(release({"": Exactly(*truth_of(counts))}, Unit(), epsilon)[""])
+    if name == "sketch, known domain":
+        from unnoise import discrete_laplace
+
+        noisy = counts + discrete_laplace(counts.size, epsilon)
+        profile = reconstruct(NoisyProfile.from_counts(noisy, epsilon=epsilon))
+    else:
+        sketch = Sketch.hashed(1 << max(10, int(np.ceil(np.log2(counts.size)))), epsilon=epsilon)
+        sketch.update(np.arange(counts.size), counts)
+        profile = reconstruct(sketch.release())
+    some = profile.support > 0
+    return profile.support[some], (profile.mass * profile.items)[some]
+
+
+def run(name: str, counts: np.ndarray, epsilon: float) -> Found:
+    if name in OURS:
+        return run_ours(name, counts, epsilon)
+    released = BASELINES[name](counts, epsilon)
+    return released.support, released.items
+
+
+def errors(found: Found, counts: np.ndarray) -> np.ndarray:
+    values, items = truth_of(counts)
+    at = np.union1d(values, found[0])
+    off = np.zeros(at.size)
+    off[np.searchsorted(at, found[0])] += found[1]
+    off[np.searchsorted(at, values)] -= items
+    reached = np.cumsum(off[::-1])[::-1]
+    earth = float(np.abs(reached) @ np.diff(at, prepend=0).astype(float))
+    return np.array([np.abs(off).sum(), np.sqrt(off @ off), np.abs(off).max(initial=0), earth]) / items.sum()
+
+
+def cases(size: int) -> dict[str, np.ndarray]:
+    rng = seeded("field", size)
+    found = {f"{name}, {size:,}": drawn(name, size, rng) for name in SYNTHETIC}
+    for name, (values, tally) in real().items():
+        found[name] = np.repeat(values, tally) if tally.sum() <= MOST else np.zeros(0, dtype=np.int64)
+    return {name: counts for name, counts in found.items() if counts.size}
+
+
+def measured(name: str, counts: np.ndarray, epsilon: float, runs: int) -> tuple[np.ndarray, float, float] | None:
+    if int(counts.max()) > SLOW.get(name, counts.max()):
+        return None
+    rows, seconds, before = [], [], highest()
+    try:
+        for _ in range(runs):
+            begin = time.perf_counter()
+            rows.append(errors(run(name, counts, epsilon), counts))
+            seconds.append(time.perf_counter() - begin)
+    except UnnoiseError:
+        return None
+    return np.mean(rows, axis=0), float(np.median(seconds)), highest() - before
+
+
+def highest() -> float:
+    """Peak memory of this process in MB: a column shows by how much a system raised it."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def models() -> dict[str, str]:
+    return {**OURS, **{name: mechanism.model for name, mechanism in BASELINES.items()}}
+
+
+def table(case: str, epsilon: float, results: dict[str, tuple[np.ndarray, float, float]]) -> list[str]:
+    head = "| system | model | who is trusted | ℓ1 | ℓ2 | ℓ∞ | W1 | seconds | peak memory raised by MB |"
+    lines = [f"**{case}, ε = {epsilon:g}**", "", head, "|---|---|---|---|---|---|---|---|---|"]
+    of = models()
+    order = sorted(results, key=lambda name: (list(TRUST).index(of[name]), results[name][0][0]))
+    for name in order:
+        error, seconds, peak = results[name]
+        numbers = " | ".join(f"{x:.4g}" for x in error)
+        shown = f"**{name}**" if name in OURS else name
+        lines.append(f"| {shown} | {of[name]} | {TRUST[of[name]]} | {numbers} | {seconds:.2f} | {peak:.0f} |")
+    return [*lines, ""]
+
+
+def verdict(all_results: dict[tuple[str, float], dict[str, tuple[np.ndarray, float, float]]]) -> list[str]:
+    """How often the targets hold, and where they do not."""
+    of, lines = models(), []
+    for index, metric in ((0, "ℓ1"), (3, "W1")):
+        behind, beaten = [], []
+        for (case, epsilon), results in all_results.items():
+            best = min(r[0][index] for name, r in results.items() if of[name] == "central")
+            if results["direct"][0][index] > 1.05 * best:
+                behind.append(f"{case} at {epsilon:g} ({results['direct'][0][index] / best:.2f})")
+            free = {name: r[0][index] for name, r in results.items() if of[name] != "central"}
+            if min(free, key=free.__getitem__) not in OURS:
+                beaten.append(f"{case} at {epsilon:g} ({min(free, key=free.__getitem__)})")
+        rows = len(all_results)
+        lines.append(
+            f"- {metric}: `direct` best or within 5 % of the best central mechanism in {rows - len(behind)} of {rows}"
+            + (f"; behind on {', '.join(behind)}" if behind else "")
+            + f". A sketch best without a trusted holder in {rows - len(beaten)} of {rows}"
+            + (f"; not on {', '.join(beaten)}" if beaten else "") + "."
+        )
+    return lines
+
+
+def picture(all_results: dict[tuple[str, float], dict[str, tuple[np.ndarray, float, float]]]) -> None:
+    """Error against trust: geometric mean over the rows that all of a column ran."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    of = models()
+    names = [n for n in of if sum(n in r for r in all_results.values()) >= 0.7 * len(all_results)]
+    figure, axes = pyplot.subplots(1, 2, figsize=(10.5, 4.6), layout="constrained", sharex=True)
+    for axis, (index, metric) in zip(axes, ((0, "ℓ1 error"), (3, "W1 error"))):
+        for name in names:
+            logs = [np.log(max(r[name][0][index], 1e-9)) for r in all_results.values() if name in r]
+            x, y = list(TRUST).index(of[name]), float(np.exp(np.mean(logs)))
+            ours = name in OURS
+            axis.plot(x, y, "D" if ours else "o", color="#0b7a75" if ours else "#8a8f98", markersize=8 if ours else 6)
+            axis.annotate(name, (x, y), xytext=(8, -3), textcoords="offset points", fontsize=8,
+                          color="#0b7a75" if ours else "#444", fontweight="bold" if ours else "normal")
+        axis.set_yscale("log")
+        axis.set_xlim(-0.3, len(TRUST) - 0.3)
+        axis.set_xticks(range(len(TRUST)), [f"{m}\n(trusts {who})" for m, who in TRUST.items()], fontsize=8)
+        axis.set_title(f"{metric}, geometric mean over {len(all_results)} rows", loc="left", fontsize=10)
+        axis.grid(True, axis="y", color="#e5e7eb")
+        for side in ("top", "right"):
+            axis.spines[side].set_visible(False)
+    IMAGES.mkdir(exist_ok=True)
+    figure.savefig(IMAGES / "field.png", dpi=130)
+    pyplot.close(figure)
+
+
+def plain(curve: NoisyCurve) -> Found:
+    """Isotonic regression of the curve, not rounded."""
+    kept = int(np.searchsorted(curve.last, largest_count(curve))) + 1
+    width = curve.width[:kept].astype(float)
+    fitted = isotonic_regression(curve.numbers[:kept] / width, weights=width**2, increasing=False).x
+    return _placed(curve, np.clip(fitted, 0, None))
+
+
+def beside_plain(runs: int, size: int) -> list[str]:
+    """Ratios of the errors of `direct`'s fit to those of plain isotonic regression, on the same noise."""
+    lines, ratios = ["| data | ε | ℓ1 | W1 |", "|---|---|---|---|"], []
+    for case, counts in cases(size).items():
+        for epsilon in (0.1, 0.5, 1.0, 3.0):
+            both = []
+            for _ in range(runs):
+                curve = release({"": Exactly(*truth_of(counts))}, Unit(), epsilon)[""]
+                both.append([errors(fit(curve), counts)[[0, 3]] for fit in (falling, plain)])
+            mine, theirs = np.mean(both, axis=0)
+            ratios.append(mine / theirs)
+            lines.append(f"| {case} | {epsilon:g} | {ratios[-1][0]:.2f} | {ratios[-1][1]:.2f} |")
+    mean, most = np.exp(np.mean(np.log(ratios), axis=0)), np.max(ratios, axis=0)
+    lines.append(f"| geometric mean (largest) | | {mean[0]:.3f} ({most[0]:.2f}) | {mean[1]:.3f} ({most[1]:.2f}) |")
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--size", type=int, default=10_000)
+    parser.add_argument("--epsilon", type=float, nargs="+", default=[0.1, 1.0])
+    parser.add_argument("--falling", action="store_true", help="direct's fit beside plain isotonic regression")
+    parser.add_argument("--only", nargs="*", help="names of systems")
+    parser.add_argument("--write", action="store_true", help="put tables and picture into docs")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if options.falling:
+        print("\n".join(beside_plain(4 * options.runs, options.size)))
+        return
+    direct_profile(release({"": Exactly(np.array([1]), np.array([1]))}, Unit(), 1)[""])  # imports
+    all_results, lines = {}, []
+    for case, counts in cases(options.size).items():
+        for epsilon in options.epsilon:
+            results = {}
+            for name in options.only or models():
+                found = measured(name, counts, epsilon, options.runs)
+                if found is not None:
+                    results[name] = found
+            all_results[case, epsilon] = results
+            rows = table(case, epsilon, results)
+            print("\n".join(rows), flush=True)
+            lines += rows
+    if options.only is None:
+        words = verdict(all_results)
+        print("\n".join(words))
+        if options.write:
+            picture(all_results)
+            head = ["## The field", "", machine("numpy", "scipy"), "", "![Error against trust](img/field.png)", ""]
+            write_section("field", "\n".join([*head, *words, "", *lines]))
+
+
+if __name__ == "__main__":
+    main()

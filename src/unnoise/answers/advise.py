@@ -1,0 +1,221 @@
+"""Which model to use: what is possible is a matter of trust and of what must happen later; the rest is computed.
+
+Four ways lead to a private profile. Which of them a situation allows follows from what is said about it:
+
+* **direct**: one trusted holder of all rows, one release. Noise on the profile itself (:mod:`unnoise.curve`);
+* **sketch**: kept, updated, merged or sent; k sites that trust nobody add up k noises. Hashed, or one cell per item of
+  a known domain;
+* **two servers**: k sites that trust two servers not to collude: two noises, whatever k;
+* **histogram**: noisy counts were released already. Making the best of them costs nothing.
+
+For every candidate the errors are those of simulated releases of the guessed shape (:mod:`unnoise.answers.simulate`),
+with the estimator that would answer: ℓ1 = Σ|N̂_t − N_t|/D and W1 = Σ|Ŝ(t) − S(t)|/D over the D items that occur, and the
+relative error of D.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from ..arrays import Floats, Int64
+from ..checks import check_integer
+from ..curve import NoisyCurve, block_sums, blocks
+from ..errors import OverloadError
+from ..estimators.falling import falling
+from ..noise import DiscreteLaplace, Exact, exact_positive, tidy
+from .reconstruct import reconstruct
+from .simulate import Setting
+
+__all__ = ["Advice", "Candidate", "advise"]
+
+USELESS = 0.5
+"""Relative error of the number of items from which an answer is no answer."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way, and what to expect of it.
+
+    possible : whether the situation allows it; because : why, or why not
+    errors : mean errors l1, w1 and distinct (relative); nan where a release would have been refused
+    """
+
+    name: str
+    trusts: str
+    possible: bool
+    because: str
+    errors: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Which model to use, a sentence why, and every candidate with its expected errors."""
+
+    model: str
+    why: str
+    candidates: tuple[Candidate, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain Python."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        rows: list[tuple[str, ...]] = [("", "ℓ1", "W1", "distinct", "trusts", "")]
+        for c in self.candidates:
+            mark = "→" if c.name == self.model else " " if c.possible else "✗"
+            figures = [f"{c.errors[key]:.2g}" for key in ("l1", "w1")] + [f"± {100 * c.errors['distinct']:.2g} %"]
+            rows.append((f"{mark} {c.name}", *figures, c.trusts, c.because))
+        widths = [max(len(row[i]) for row in rows) for i in range(5)]
+        lines = ["  ".join([*(cell.ljust(w) for cell, w in zip(row, widths)), row[5]]).rstrip() for row in rows]
+        return "\n".join([f"Use {self.model}. {self.why}", "", *lines])
+
+
+def advise(
+    *, epsilon: Exact, items: int, shape: Any = 2.0, trusted: bool = True, sites: int = 1, updates: bool = False,
+    published: bool = False, domain: int | None = None, two_servers: bool = False, cells: int | None = None,
+    repetitions: int = 3, seed: int = 0, step: Callable[[int, int], None] | None = None,
+) -> Advice:  # fmt: skip
+    """Say which model to use, and what error to expect of every candidate.
+
+    Parameters
+    ----------
+    epsilon : ε for one occurrence, of each site
+    items : about how many different items occur
+    shape : guess of their counts, as in :func:`plan`
+    trusted : whether one party that everybody trusts holds all rows
+    sites : places that count
+    updates : whether the answer is wanted again as rows come in, or later for parts and unions
+    published : whether a noisy histogram is out already
+    domain : number of items of a domain known beforehand, if there is one
+    two_servers : whether two servers that do not collude are at hand
+    cells : cells of a hashed sketch, the next power of two above ``items`` unless given
+    repetitions, seed : of the simulation
+
+    Examples
+    --------
+    >>> found = advise(epsilon=1, items=2000, repetitions=1)
+    >>> found.model, "wrong tool" in found.why
+    ('direct', True)
+    >>> advise(epsilon=1, items=2000, trusted=False, sites=3, repetitions=1).model
+    'sketch'
+    """
+    check_integer("items", items, 1, 10**7)
+    check_integer("sites", sites, 1, 10**4)
+    check_integer("repetitions", repetitions, 1)
+    law = exact_positive("epsilon", epsilon)
+    size = cells or 1 << max(4, math.ceil(math.log2(items)))
+    whole = None if domain is None else max(check_integer("domain", domain, 1, 10**8), items)
+    ways = _ways(trusted, sites, updates, published, whole, two_servers)
+    rng = np.random.default_rng(seed)
+    found = []
+    for index, (name, trusts, possible, because, noises) in enumerate(ways):
+        errors = _expected(name, float(law), items, shape, size, whole, noises, repetitions, rng)
+        found.append(Candidate(name, trusts, possible, because, errors))
+        if step is not None:
+            step(index + 1, len(ways))
+    best = min((c for c in found if c.possible), key=lambda c: (math.isnan(c.errors["l1"]), c.errors["l1"]))
+    return Advice(best.name, _why(best, found, tidy(law)), tuple(found))
+
+
+Way = tuple[str, str, bool, str, int]
+
+
+def _ways(
+    trusted: bool, sites: int, updates: bool, published: bool, domain: int | None, two_servers: bool
+) -> list[Way]:
+    """Return name, trust, whether it is possible, why, and the noises it adds up."""
+    if published:
+        return [("histogram", "nobody", True, "noisy counts are out: making the best of them costs nothing", 1)]
+    here = trusted and not updates
+    reason = "one holder, one release" if here else (
+        "every release would cost ε anew" if trusted else "nobody may hold all rows"
+    )
+    noises = 1 if trusted else sites
+    kept = "can be updated, merged and sent" if noises == 1 else f"sites trust nobody: {noises} noises add up"
+    ways: list[Way] = [("direct", "the holder", here, reason, 1), ("sketch", "nobody", True, kept, noises)]
+    if domain is not None:
+        ways.append(("sketch, known domain", "nobody", True, f"{kept}; no collisions", noises))
+    if sites > 1:
+        why = "two noises, whatever the number of sites" if two_servers else "needs two servers that do not collude"
+        ways.append(("two servers", "that two do not collude", two_servers, why, 2))
+    return ways
+
+
+def _expected(
+    name: str, epsilon: float, items: int, shape: Any, cells: int, domain: int | None, noises: int, repetitions: int,
+    rng: np.random.Generator,
+) -> dict[str, float]:  # fmt: skip
+    """Return the mean errors of simulated releases."""
+    known = name == "sketch, known domain" or (name == "histogram" and domain is not None)
+    kind = "known" if known else "hashed"
+    rows = []
+    for _ in range(repetitions):
+        setting = Setting(kind=kind, epsilon=epsilon, cells=cells, items=items, merges=noises, shape=shape)
+        try:
+            if name == "direct":
+                counts, number = setting.counts(rng)
+                found = falling(_simulated(counts, number, epsilon, rng))
+            else:
+                release = (setting if not known else _with_zeros(setting, domain or items)).draw(rng)
+                some = release.values > 0
+                counts, number = release.values[some], release.how_many[some]
+                profile = reconstruct(release.noisy)
+                occur = profile.support > 0
+                found = profile.support[occur], (profile.mass * profile.items)[occur]
+        except OverloadError:
+            return dict.fromkeys(("l1", "w1", "distinct"), math.nan)
+        rows.append(_errors(found, counts, number))
+    return dict(zip(("l1", "w1", "distinct"), np.mean(rows, axis=0).tolist()))
+
+
+def _with_zeros(setting: Setting, domain: int) -> Setting:
+    """The same items in a domain of which the rest has count 0."""
+    counts, number = Setting("hashed", 1.0, 1, setting.items, shape=setting.shape).counts(None)
+    law = {0: domain - int(number.sum()), **dict(zip(counts.tolist(), number.tolist()))}
+    return Setting("known", setting.epsilon, domain, domain, merges=setting.merges, shape=law)
+
+
+def _simulated(counts: Int64, number: Int64, epsilon: float, rng: np.random.Generator) -> NoisyCurve:
+    """A noisy curve of data that nobody has."""
+    first, last = blocks()
+    a = math.exp(-epsilon)
+    noise = rng.geometric(1 - a, first.size) - rng.geometric(1 - a, first.size)
+    exact = np.array(block_sums(counts, number, first, last, "at_least"), dtype=np.int64)
+    return NoisyCurve(first, last, exact + noise, DiscreteLaplace(epsilon), label="simulated")
+
+
+def _errors(found: tuple[Int64, Floats], counts: Int64, number: Int64) -> list[float]:
+    """ℓ1, W1 and the relative error of the number of items that occur."""
+    at = np.union1d(counts, found[0])
+    off = np.zeros(at.size)
+    off[np.searchsorted(at, found[0])] += found[1]
+    off[np.searchsorted(at, counts)] -= number
+    reached = np.abs(np.cumsum(off[::-1])[::-1])
+    whole = float(number.sum())
+    earth = float(reached @ np.diff(at, prepend=0))
+    return [float(np.abs(off).sum()) / whole, earth / whole, float(reached[0]) / whole]
+
+
+def _why(best: Candidate, found: list[Candidate], epsilon: str) -> str:
+    """One or two sentences."""
+    because = f"{best.because[:1].upper()}{best.because[1:]}"
+    words = [f"{because}: expected ℓ1 error {best.errors['l1']:.2g} at ε = {epsilon}."]
+    others = [c for c in found if c is not best and not math.isnan(c.errors["l1"])]
+    if best.name == "direct":
+        nearest = min((c.errors["l1"] for c in others), default=math.nan)
+        times = nearest / max(best.errors["l1"], 1e-12)
+        words.append(f"A sketch is the wrong tool here: it would err {times:.2g} times as much, for what nobody needs.")
+    for c in others:
+        if not c.possible and c.errors["l1"] < best.errors["l1"] / 1.5:
+            times = best.errors["l1"] / max(c.errors["l1"], 1e-12)
+            words.append(f"{c.name} would err {times:.2g} times less, but {c.because}.")
+    if math.isnan(best.errors["l1"]):
+        words.append("Too many items for these cells: releases would be refused.")
+    elif best.errors["distinct"] > USELESS:
+        words.append("Even so the number of items is hardly told: more ε, or fewer sites.")
+    return " ".join(words)

@@ -1,0 +1,310 @@
+"""``unnoise union``, ``overlap``, ``table``: sketch files beside each other; ``share`` and ``combine``: two servers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from ..text import inert_markup
+from . import _options as opt
+from ._app import app
+
+if TYPE_CHECKING:
+    from ..answers.estimate import Estimate
+    from ..protocols.shares import Task
+
+__all__ = ["combine", "overlap", "table", "union"]
+
+Files = Annotated[list[str], typer.Argument(metavar="FILE…", help="Sketch files of one hash seed.", show_default=False)]
+Once = Annotated[
+    bool, typer.Option("--once", help="No site counts an item more than once: sharper answers, if it is true.")
+]
+TaskFile = Annotated[
+    Path, typer.Option("--task", metavar="FILE", help="The task, as share task wrote it.", exists=True, dir_okay=False)
+]
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of this server.", show_default=False)]
+Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="File to write.")]
+
+share_app = typer.Typer(no_args_is_help=True, help="Shares of cells, passed around as files: sites and two servers.")
+app.add_typer(share_app, name="share")
+
+
+@app.command(
+    epilog="""[bold]Examples[/bold]
+
+unnoise union berlin.sketch paris.sketch rome.sketch
+
+unnoise union *.sketch --once --json"""
+)
+def union(files: Files, once: Once = False, as_json: opt.AsJson = False) -> None:
+    """How many different items occur in any of the files, from the sketches beside each other."""
+    from ..sites import union as answer
+
+    _print({"union": answer(*files, max_count=_bound(once))}, as_json)
+
+
+@app.command(
+    epilog="""[bold]Examples[/bold]
+
+unnoise overlap october.sketch november.sketch
+
+unnoise overlap tv.sketch web.sketch --once"""
+)
+def overlap(files: Files, once: Once = False, as_json: opt.AsJson = False) -> None:
+    """How many items occur in all of the files; of two also which share was retained, and what only the first has."""
+    from .. import sites
+
+    bound = _bound(once)
+    found = {"overlap": sites.overlap(*files, max_count=bound)}
+    if len(files) == 2:
+        found["only in the first"] = sites.unique_reach(*files, max_count=bound)
+        found["retained"] = sites.retention(*files, max_count=bound)
+    _print(found, as_json)
+
+
+@app.command(
+    epilog="""[bold]Examples[/bold]
+
+unnoise table *.sketch --by site
+
+unnoise table north-*.sketch south-*.sketch --by period --once --json"""
+)
+def table(
+    files: Files,
+    by: Annotated[
+        Literal["site", "period", "both"], typer.Option("--by", help="Rows: sites, growing periods, or both.")
+    ] = "site",
+    subsets: Annotated[bool, typer.Option("--subsets", help="Every subset of the sites, up to eight of them.")] = False,
+    once: Once = False,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Reach of sites and periods without contradictions, each file by its labels, or else its name as the site."""
+    from ..answers.consistent import SiteTable
+    from ..errors import InputError
+    from ..sites import consistent_table
+    from ._show import print_json
+
+    if subsets and by == "period":
+        raise InputError("--subsets needs rows by site, got --by period")
+    found = consistent_table(_keyed(files), "all" if subsets else None, max_count=_bound(once))
+    rows = found.rows
+    if by == "site":
+        rows = tuple({row.sites: row for row in rows}.values())  # the last of each: all periods
+    elif by == "period":
+        every = max(len(row.sites) for row in rows)
+        rows = tuple(row for row in rows if len(row.sites) == every)
+    if as_json:
+        print_json(SiteTable(rows).to_dict())
+    else:
+        typer.echo(str(SiteTable(rows)))
+
+
+def _keyed(files: list[str]) -> dict[tuple[str, str], Path]:
+    """Return the files by site and period: what their labels say, else the name of the file."""
+    from ..errors import InputError
+    from ..sketches.sketch import Sketch
+
+    found: dict[tuple[str, str], Path] = {}
+    for file in files:
+        labels = Sketch.load(file).labels
+        key = (" + ".join(labels.site) or Path(file).stem, " + ".join(labels.period))
+        if key in found:
+            raise InputError(f"{found[key]} and {file} must not be of the same site and period, both say {key}")
+        found[key] = Path(file)
+    return dict(sorted(found.items(), key=lambda item: item[0][1]))
+
+
+def _bound(once: bool) -> int | None:
+    return 1 if once else None
+
+
+def _print(found: dict[str, Estimate], as_json: bool) -> None:
+    """Print answers as a table or as JSON."""
+    from ..answers.questions import mark
+    from ..answers.render import rich_table
+    from ._show import print_json, screen
+
+    if as_json:
+        print_json({name: estimate.to_dict() for name, estimate in found.items()})
+        return
+    shown = rich_table("answer", "value", "95 % interval", "remark", left=("answer", "remark"))
+    for name, estimate in found.items():
+        numbers = (_number(x, estimate.value) for x in (estimate.value, estimate.low, estimate.high))
+        value, low, high = numbers
+        shown.add_row(inert_markup(name), value, f"{low} to {high}", mark(estimate))
+    screen().print(shown)
+
+
+def _number(x: float, scale: float) -> str:
+    from ..answers.estimate import number
+
+    return number(round(x)) if scale > 10 or x > 10 else number(x)
+
+
+# ── shares ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@share_app.command(
+    "task",
+    epilog="""[bold]Examples[/bold]
+
+unnoise share task -e 1 --epoch 2026-11 --cells 2^17 -o november.task""",
+)
+def share_task(
+    output: Output,
+    epoch: Annotated[str, typer.Option("--epoch", help="Name of the period; a site gives one report for it.")],
+    epsilon: opt.Epsilon = None,
+    cells: opt.Cells = "2^20",
+    levels: opt.Levels = None,
+    hash_seed: opt.HashSeed = 0,
+    integers: opt.Integers = False,
+    max_contributions: opt.MaxContributions = None,
+    sums: Annotated[int, typer.Option("--sums", min=1, help="Sums that a report may be in; each costs ε.")] = 1,
+    least_sites: Annotated[int, typer.Option("--least-sites", min=1, help="Fewest sites in a sum.")] = 2,
+) -> None:
+    """Write a task: what all sites count, and the rules that both servers enforce."""
+    from ..protocols.shares import Task
+    from ..replacing import write_whole
+
+    made = Task.hashed(
+        opt.as_cells(cells or "2^20"), epsilon=opt.as_epsilon(epsilon), epoch=epoch, levels=levels, hash_seed=hash_seed,
+        item_types=("int",) if integers else ("str",), max_contributions=max_contributions, sums=sums,
+        least_sites=least_sites,
+    )  # fmt: skip
+    write_whole(output, made.to_bytes())
+
+
+@share_app.command(
+    "split",
+    epilog="""[bold]Examples[/bold]
+
+unnoise share split visits.csv -c user --task november.task --site berlin -o berlin""",
+)
+def share_split(
+    inputs: opt.Inputs,
+    task: TaskFile,
+    site: Annotated[str, typer.Option("--site", help="Name of this site.")],
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="NAME", help="Write NAME.seed and NAME.difference, one a server.")
+    ],
+    column: opt.Columns = None,
+    person: opt.Person = None,
+    format: opt.Format = None,
+) -> None:
+    """Count data and write two shares; either file alone is random bits. Send each to its own server."""
+    from ..protocols.shares import Site
+    from ..reading.source import Wanted, open_source
+    from ..replacing import write_whole
+
+    wanted_task = _task(task)
+    types = wanted_task.layout.item_types or ()
+    counting = Site(wanted_task, site)
+    source = open_source(inputs, format=format)
+    columns = tuple(column or ([source.item] if source.item else source.columns()))
+    wanted = Wanted(columns=columns, integers="int" in types, person=person)
+    counting.take_in((batch.clean() for batch in source.batches(wanted)), persons=person is not None)
+    shares = counting.split()
+    write_whole(Path(f"{output}.seed"), shares.seed)
+    write_whole(Path(f"{output}.difference"), shares.difference)
+
+
+@share_app.command(
+    "receive",
+    epilog="""[bold]Examples[/bold]
+
+unnoise share receive server-a berlin.seed paris.seed --task november.task --side seed""",
+)
+def share_receive(
+    folder: Folder,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Shares for this side.", show_default=False)],
+    task: TaskFile,
+    side: Annotated[Literal["seed", "difference"], typer.Option("--side", help="Which of the two servers this is.")],
+) -> None:
+    """Take shares in; the same share again changes nothing."""
+    from ..protocols.shares import Server
+
+    with Server.create(folder, _task(task), side) as server:
+        for file in files:
+            typer.echo(f"{file}: report {server.receive(file.read_bytes())}")
+
+
+@share_app.command(
+    "offer",
+    epilog="""[bold]Examples[/bold]
+
+unnoise share offer server-a -o a.offer""",
+)
+def share_offer(folder: Folder, output: Output) -> None:
+    """Write which reports this server holds, for the other server."""
+    from ..protocols.shares import Server
+    from ..replacing import write_whole
+
+    with Server.open(folder) as server:
+        write_whole(output, server.offer())
+
+
+@share_app.command(
+    "agree",
+    epilog="""[bold]Examples[/bold]
+
+unnoise share agree server-a b.offer -o a.word""",
+)
+def share_agree(
+    folder: Folder,
+    offer: Annotated[Path, typer.Argument(metavar="OFFER", help="What the other server holds.", show_default=False)],
+    output: Output,
+) -> None:
+    """Write this server's word to add exactly the reports that both hold; spends nothing."""
+    from ..protocols.shares import Server
+    from ..protocols.shares.combining import common_reports
+    from ..replacing import write_whole
+
+    with Server.open(folder) as server:
+        write_whole(output, server.agree(common_reports(server.offer(), offer.read_bytes())))
+
+
+@share_app.command(
+    "answer",
+    epilog="""[bold]Examples[/bold]
+
+unnoise share answer server-a b.word -o a.answer""",
+)
+def share_answer(
+    folder: Folder,
+    word: Annotated[Path, typer.Argument(metavar="WORD", help="The other server's word.", show_default=False)],
+    output: Output,
+) -> None:
+    """Write the noised sum of the agreed reports; asked again, the same bits."""
+    from ..protocols.shares import Server
+    from ..replacing import write_whole
+
+    with Server.open(folder) as server:
+        write_whole(output, server.answer(word.read_bytes()))
+
+
+@app.command(
+    epilog="""[bold]Examples[/bold]
+
+unnoise combine a.answer b.answer --task november.task -o november.sketch"""
+)
+def combine(
+    first: Annotated[Path, typer.Argument(metavar="ANSWER", help="Answer of one server.", show_default=False)],
+    second: Annotated[Path, typer.Argument(metavar="ANSWER", help="Answer of the other.", show_default=False)],
+    task: TaskFile,
+    output: Output,
+) -> None:
+    """Add the answers of the two servers to a sealed sketch of all sites, with two noises."""
+    from ..protocols.shares import combine as add
+    from ._show import note
+
+    sketch = add(_task(task), first.read_bytes(), second.read_bytes())
+    sketch.save(output)
+    note(f"{output}: {sketch.guarantee}")
+
+
+def _task(file: Path) -> Task:
+    from ..protocols.shares import Task
+
+    return Task.from_bytes(file.read_bytes())

@@ -1,0 +1,209 @@
+"""Kinds of interval, simultaneous bands, and answers that never contradict each other.
+
+Coverage tests draw data and noise afresh in every run; each fails a sound method with probability at most 1e-9.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from oracles_answers import holds_between, noisy_profile
+from unnoise.answers.bands import NO_END, Bands
+from unnoise.answers.reconstruct import reconstruct
+from unnoise.answers.simulate import Setting
+from unnoise.answers.together import critical_level
+from unnoise.errors import InputError
+from unnoise.noise import DiscreteLaplace
+from unnoise.noisy import NoisyProfile
+
+
+def geometric(rng, epsilon=0.5, power=1, cells=3000):
+    counts = rng.geometric(1 / 11, cells) - 1
+    return counts, noisy_profile(rng, counts, DiscreteLaplace(epsilon, power))
+
+
+@pytest.fixture(scope="module")
+def both():
+    """The same release with either kind of interval."""
+    _, noisy = geometric(np.random.default_rng(1))
+    robust = reconstruct(noisy)
+    return robust, robust.with_intervals("model")
+
+
+def test_a_profile_says_of_which_kind_it_is_and_changes_it(both):
+    robust, model = both
+    assert (robust.kind, model.kind, robust[1].kind, model[1].kind) == ("robust", "model", "robust", "model")
+    assert model.with_intervals("robust").kind == "robust"
+    assert model.with_intervals("model") is model
+    assert robust.interval(1, 0.9, "model") == pytest.approx(model[1].at(0.9).interval)
+    assert {model.quantile(0.5).kind, model.moment(2).kind, model.entropy.kind} == {"model"}
+    assert model.total.kind == "robust"  # no model tells it better than the sum of the cells
+    assert model.total.interval == pytest.approx(robust.total.interval)
+    with pytest.raises(InputError, match="kind must be 'robust' or 'model'"):
+        robust.with_intervals("magic")
+
+
+def test_items_have_intervals_by_the_model_only():
+    release = Setting("hashed", 1, 1024, 500, shape="poisson:2").draw(np.random.default_rng(2))
+    p = reconstruct(release.noisy)
+    assert p.kind == "model"
+    assert p.quantile(0.5).kind == "model"
+    with pytest.raises(InputError, match="kind must be 'model' for a hashed release"):
+        p.with_intervals("robust")
+
+
+def test_the_number_of_all_items_is_certain_and_blocks_partition_the_counts(both):
+    _, model = both
+    everything = model._shares(np.array([0]), np.array([NO_END]))
+    assert everything == pytest.approx(np.ones_like(everything))
+    assert model._variance(everything)[0] < 1e-2 * model._variance(model._shares(np.array([1]), np.array([NO_END])))[0]
+    parts = model._shares(np.array([0, 3, 9]), np.array([2, 8, NO_END]))
+    assert parts.sum(axis=0) == pytest.approx(np.ones(parts.shape[1]))
+    assert float(model._centres(np.array([0]), np.array([NO_END]))[0][0]) == pytest.approx(model.items, rel=1e-3)
+
+
+def test_means_over_blocks_against_a_loop(both):
+    _, model = both
+    blocks = model._posterior.channel.blocks
+    mean, spread = model._block_means(lambda t: np.asarray(t, dtype=float) ** 1.5)
+    for j in (0, 5, blocks.covered - 1):
+        values = np.arange(blocks.first[j], min(blocks.stop[j], model._top + 1)) ** 1.5
+        assert mean[j] == pytest.approx(values.mean())
+        assert spread[j] == pytest.approx(values.var(), abs=1e-6 * values.mean() ** 2 + 1e-9)
+
+
+@pytest.mark.statistical
+def test_model_intervals_hold_and_are_narrow_on_smooth_profiles():
+    """Entry 3, a new data set every time. Control: intervals half as wide do not hold."""
+    rng, hits, halved, width, wide, runs = np.random.default_rng(3), 0, 0, 0.0, 0.0, 16
+    for _ in range(runs):
+        counts, noisy = geometric(rng)
+        p = reconstruct(noisy, method="isotonic")
+        truth, model = (counts == 3).sum(), p.with_intervals("model")
+        lo, _, low, high = (float(column[0]) for column in model._bands(np.array([3]), np.array([3]), 0.95))
+        hits += low <= truth <= high
+        halved += abs(truth - lo) <= 0.2 * (high - low) / 2
+        width, wide = width + high - low, wide + float(np.ptp(p.exactly(3).interval))
+    print("coverage", hits / runs, "a fifth as wide", halved / runs, "width against robust", width / wide)
+    assert holds_between(hits, runs, 0.93, 1.0)
+    assert not holds_between(halved, runs, 0.93, 1.0)
+    assert width < 0.3 * wide
+
+
+# ------------------------------------------------------------------------------------------------ simultaneous
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
+@pytest.mark.parametrize("n", [1, 2, 30])
+def test_critical_levels_of_independent_and_of_equal_errors(level, n):
+    doubt = 5 * (level * (1 - level) / 8000) ** 0.5
+    assert critical_level(np.eye(n), level) ** n == pytest.approx(level, abs=doubt + 1e-9)
+    assert critical_level(np.ones((n, n)), level) == pytest.approx(level, abs=doubt)
+
+
+def test_correlations_against_simulation():
+    rng, law = np.random.default_rng(4), DiscreteLaplace(1)
+    counts = rng.poisson(4, 4000)
+    t, found = np.arange(9), []
+    for _ in range(400):
+        found.append(Bands(noisy_profile(rng, counts, law), 4000).linear(t, t)[0])
+    stated = Bands(noisy_profile(rng, counts, law), 4000).correlation(t, t)
+    assert stated == pytest.approx(np.corrcoef(np.transpose(found)), abs=0.3)
+    curve = 4000 - np.cumsum(found, axis=1)[:, :-1]
+    ends = np.full(8, NO_END)
+    assert Bands(noisy_profile(rng, counts, law), 4000).correlation(t[1:], ends) == pytest.approx(
+        np.corrcoef(np.transpose(curve)), abs=0.3
+    )
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("at_least", [False, True])
+def test_a_band_holds_as_a_whole(at_least):
+    """Control: the same counts asked one by one at 95 % do not hold together."""
+    rng, hits, single, runs = np.random.default_rng(5), 0, 0, 60
+    t = np.arange(25)
+    for _ in range(runs):
+        counts = rng.poisson(8, 3000)
+        p = reconstruct(noisy_profile(rng, counts, DiscreteLaplace(1)), method="isotonic")
+        truth = (counts[:, None] >= t).sum(axis=0) if at_least else np.bincount(counts, minlength=25)[:25]
+        hits += truth in p.band(t, at_least=at_least)
+        answers = p._answers(t, np.full_like(t, NO_END) if at_least else t, 0.95, 1.0)
+        single += bool(((answers.low <= truth + 1e-6) & (truth - 1e-6 <= answers.high)).all())
+    print("band", hits / runs, "one by one", single / runs)
+    assert holds_between(hits, runs, 0.93, 1.0)
+    assert single < hits
+
+
+def test_a_model_band_is_smooth(both):
+    """Neighbouring ends differ by little: no spikes. Control: those of the robust one do not."""
+    robust, model = both
+
+    def roughness(p):
+        band = p.band(np.arange(40))
+        return np.abs(np.diff(band.high, 2)).max() / band.high.max()
+
+    print(roughness(model), roughness(robust))
+    assert roughness(model) < 0.3 * roughness(robust)
+
+
+def test_bands_of_next_to_nothing():
+    for counts in ([0], [5], [0] * 20, [10**9, 0, 1]):
+        for power in (1, 2):
+            p = reconstruct(NoisyProfile.from_counts(counts, epsilon=1, power=power), method="isotonic")
+            band = p.band(np.arange(40))
+            assert (band.low <= band.value).all()
+            assert (band.value <= band.high).all()
+            assert np.isfinite(band.high).all()
+    with pytest.raises(InputError, match="one number for each of"):
+        assert [1, 2] in band
+    with pytest.raises(InputError, match="counts must be at most 600"):
+        p.band(np.arange(601))
+
+
+# ------------------------------------------------------------------------------------------------ no contradictions
+
+SHAPES = {
+    "geometric": lambda rng: rng.geometric(0.1, 800) - 1,
+    "all zero": lambda rng: np.zeros(50, dtype=np.int64),
+    "one cell": lambda rng: np.array([3]),
+    "a giant": lambda rng: np.concatenate([rng.poisson(2, 300), [10**9]]),
+    "two clusters": lambda rng: np.repeat([1, 40], 200),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("epsilon", "power"), [(1, 1), (0.05, 1), (1, 3), (0.5, 40)])
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
+def test_robust_answers_never_contradict_each_other(shape, epsilon, power, level):
+    rng = np.random.default_rng(6)
+    p = reconstruct(noisy_profile(rng, SHAPES[shape](rng), DiscreteLaplace(epsilon, power)), method="isotonic")
+    _never_contradicts(p, level)
+
+
+@pytest.mark.parametrize("shape", ["geometric", "a giant"])
+@pytest.mark.parametrize("power", [1, 3])
+def test_model_answers_never_contradict_each_other(shape, power):
+    rng = np.random.default_rng(7)
+    p = reconstruct(noisy_profile(rng, SHAPES[shape](rng), DiscreteLaplace(1, power)), method="isotonic")
+    for level in (0.5, 0.95, 0.999):
+        _never_contradicts(p.with_intervals("model"), level)
+
+
+def _never_contradicts(p, level):
+    k = np.arange(60)
+    least, exact = p._answers(k, np.full_like(k, NO_END), level, 1.0), p._answers(k, k, level, 1.0)
+    slack = 1e-9 * p.items
+    for one, many in zip(exact[2:], least[2:]):
+        assert (one <= many + slack).all()
+    for column in (least.value, least.low, least.high):
+        assert (np.diff(column) <= slack).all()
+    for answers in (least, exact):
+        assert (answers.low <= answers.value + slack).all()
+        assert (answers.value <= answers.high + slack).all()
+        assert np.isfinite(answers.high).all()
+        assert (answers.high <= p.items + slack).all()
+    wider = p._answers(k, k, 0.5 + level / 2, 1.0)
+    assert (wider.high - wider.low >= exact.high - exact.low - 0.01 * p.items).all()  # windows are whole
+    assert 0 <= stats.norm.cdf(p.total.low) <= 1
