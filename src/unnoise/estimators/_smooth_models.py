@@ -69,7 +69,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Family:
-    """Walks of log f (of log f·t! where ``factorial``) of one order in t, log(1 + t) or log t, of rising precision or not."""
+    """Walks of log f (log f·t! where ``factorial``) of one order in t, log(1 + t) or log t, of rising precision or not."""
 
     coordinate: str
     order: int
@@ -114,7 +114,8 @@ class Family:
 
     def _coordinate(self, data: Data) -> Floats:
         t = data.counts.astype(float)
-        return {"t": t, "log": np.log1p(t), "log t": np.log(np.maximum(t, 0.5))}[self.coordinate]
+        scales = {"t": t, "log": np.log1p(t), "log t": np.log(np.maximum(t, 0.5))}
+        return np.asarray(scales[self.coordinate])
 
 
 FAMILIES = (
