@@ -69,7 +69,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Family:
-    """Walks of log f (log f·t! where ``factorial``) of one order in t, log(1 + t) or log t, of rising precision or not."""
+    """Walks of log f (log f·t! where ``factorial``) of one order in t, log(1 + t) or log t; rising: in precision."""
 
     coordinate: str
     order: int
