@@ -14,8 +14,9 @@ distance min |u|, G·(y + L·u) ≥ 0, solved by non-negative least squares [1]_
 posterior covariance less that, is its own.
 
 **Intervals widen where rules and data clash**: the variance of an answer is that of the estimate plus the square of
-what the rules moved it by, never the (smaller, perhaps zero) variance on the face of the rules. The ends are then
-made as consistent as the values, by widening only.
+what the rules moved it by, never the (smaller, perhaps zero) variance on the face of the rules. What three standard
+errors leave no doubt of in a part bounds the whole, and the other way round; then the ends are made as consistent as
+the values, by widening only.
 
 .. [1] C. Lawson, R. Hanson, "Solving Least Squares Problems", 1974, chapter 23 (problem LDP).
 """
@@ -44,6 +45,9 @@ MOST_SITES = 8
 
 ROUNDING = 1e-9
 """Rules hold to this share of the largest number."""
+
+SURE = 3.0
+"""Standard errors beyond which nothing is expected: what a part has at least, the whole has."""
 
 SUREST = 0.5
 """Least standard error of one sketch's reach, as a share of what its empty cells alone would give."""
@@ -282,13 +286,20 @@ class _Solved:
 
     @cached_property
     def _reach(self) -> list[Estimate]:
-        """Reach of every row; of a part neither end lies above that of the whole."""
-        plain = [as_estimate(*self._answer(range(*self._part(i).indices(self.x.size)))) for i in range(len(self.sets))]
+        """Reach of every row; of a part neither end lies above that of the whole.
+
+        What is next to certain of a part bounds the whole, and the other way round; then ends only move outwards.
+        """
         rows = [frozenset(row) for row in self.sets]
+        plain = [as_estimate(*self._answer(range(*self._part(i).indices(self.x.size)))) for i in range(len(rows))]
+        floors = [max(e.value - SURE * e.stderr for o, e in zip(rows, plain) if o <= row) for row in rows]
+        ceilings = [min(e.value + SURE * e.stderr for o, e in zip(rows, plain) if row <= o) for row in rows]
+        lows = [max(e.low, floor) for e, floor in zip(plain, floors)]
+        highs = [min(e.high, ceiling) for e, ceiling in zip(plain, ceilings)]
         found = []
         for row, estimate in zip(rows, plain):
-            low = min(e.low for other, e in zip(rows, plain) if row <= other)
-            high = max(e.high for other, e in zip(rows, plain) if other <= row)
+            low = min(low for other, low in zip(rows, lows) if row <= other)
+            high = max(high for other, high in zip(rows, highs) if other <= row)
             found.append(replace(estimate, low=low, high=high))
         return found
 
