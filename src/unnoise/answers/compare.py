@@ -111,7 +111,7 @@ def compare(
     releases = [draw_noisy_profile(values, cells, law, rng) for _ in range(repetitions)]
     results = []
     for index, method in enumerate(chosen):
-        results.append(_run(method, _telling(releases, step, index, len(chosen)), values, cells))
+        results.append(_run(method, _telling(releases, step, index, len(chosen)), values, cells, rng))
     truth = {"distinct": float(cells[values > 0].sum()), "total": float(values @ cells.astype(float))}
     return Comparison(tuple(results), values, cells, float(law.epsilon), repetitions, truth)
 
@@ -148,14 +148,16 @@ def _telling(
             step(turn * len(releases) + index + 1, turns * len(releases))
 
 
-def _answer(method: str, noisy: NoisyProfile, values: Int64, cells: Int64) -> Profile:
+def _answer(
+    method: str, noisy: NoisyProfile, values: Int64, cells: Int64, rng: np.random.Generator
+) -> Profile:
     """Reconstruct noisy cells, or let a system that needs a trusted holder look at the true counts."""
     if method in METHODS:
         return reconstruct(noisy, method=method, norm=METHODS[method].norm)
     law, whole = noisy.noise, int(cells.sum())
     if method == "direct":
         some = values > 0
-        curve = simulated_curve(values[some], cells[some], float(law.epsilon), np.random.default_rng())
+        curve = simulated_curve(values[some], cells[some], float(law.epsilon), rng)
         support, items = falling(curve)
     else:
         released = BASELINES[method](np.repeat(values, cells), law.epsilon)
@@ -165,7 +167,9 @@ def _answer(method: str, noisy: NoisyProfile, values: Int64, cells: Int64) -> Pr
     return Profile.from_fit(Fit(np.append(0, support), mass, method), noisy)
 
 
-def _run(method: str, releases: Iterable[NoisyProfile], values: Int64, cells: Int64) -> Result:
+def _run(
+    method: str, releases: Iterable[NoisyProfile], values: Int64, cells: Int64, rng: np.random.Generator
+) -> Result:
     """Reconstruct every release with one estimator and average its errors."""
     found = []
     profile = None
@@ -174,7 +178,7 @@ def _run(method: str, releases: Iterable[NoisyProfile], values: Int64, cells: In
     for noisy in releases:
         start = time.perf_counter()
         try:
-            profile = _answer(method, noisy, values, cells)
+            profile = _answer(method, noisy, values, cells, rng)
         except UnnoiseError as error:
             return Result(method, failure=" ".join(str(error).split()))
         seconds = time.perf_counter() - start
