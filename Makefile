@@ -1,19 +1,24 @@
 # make demo   set everything up and run the main job on the bundled flights
 # make demo-sites  two servers, a collector and twenty sites on this machine; prints the page's address
 # make test   set everything up (Debian packages included where it may) and run all tests
+# make quick  the linters and the fast tests, under a minute
+# make docs   the documentation site, into site/
 # make audit  the long checks: full coverage and accuracy batteries
 # make bench  every benchmark, results into docs/benchmarks.md
 # Each works alone on a fresh clone.
 
 PYTHON ?= python3
 VENV   := .venv
+QUICK  := tests/test_house.py tests/test_noise.py tests/test_noisy.py tests/test_linear.py tests/test_isotonic.py \
+          tests/test_hashing.py tests/test_checks.py tests/test_cli_docs.py tests/test_profile.py tests/test_bounds.py \
+          tests/test_serve_tasks.py src
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 # One thread per process: the tests run two processes, and small matrices gain nothing from more.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo demo-sites node test lint audit bench clean
+.PHONY: demo demo-sites node test quick lint docs audit bench clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/unnoise demo
@@ -23,6 +28,14 @@ demo-sites: $(VENV)/.serve
 
 test: $(VENV)/.test $(VENV)/.debian $(VENV)/.node lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q
+
+# Under a minute: the linters and the tests that need no server, browser, Spark or long sampling.
+quick: $(VENV)/.test lint
+	$(BIN)/python -m pytest -n 2 --dist loadfile -q -x -m "not slow and not spark and not browser and not statistical" $(QUICK)
+
+docs: $(VENV)/.test
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "site/index.html"
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check

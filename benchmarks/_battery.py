@@ -13,8 +13,12 @@ import zlib
 from pathlib import Path
 
 import numpy as np
+from scipy import stats
+from scipy.signal import lfilter
 
 from unnoise.demo import flights
+from unnoise.estimators._fit import Fit
+from unnoise.estimators.auto import whole_cells
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyProfile
 
@@ -48,6 +52,52 @@ def drawn(name: str, d: int, rng: np.random.Generator) -> np.ndarray:
             high = np.maximum(np.rint(rng.normal(30, 4, d)), 0).astype(np.int64)
             return np.where(rng.random(d) < 0.7, 0, high)
     raise KeyError(name)
+
+
+def law(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Values and probabilities of the law that the counts of a synthetic profile are drawn from."""
+    match name.split():
+        case ["all", "ones"]:
+            return np.array([1]), np.array([1.0])
+        case ["Zipf", exponent]:
+            values = np.arange(1, LONGEST_ZIPF + 1)
+            weights = values ** -float(exponent)
+            return values, weights / weights.sum()
+        case ["uniform", top]:
+            return np.arange(int(top) + 1), np.full(int(top) + 1, 1 / (int(top) + 1))
+    values = np.arange(2000)
+    match name.split():
+        case ["Poisson", mean]:
+            return values, stats.poisson.pmf(values, float(mean))
+        case ["geometric", mean]:
+            return values, stats.geom.pmf(values + 1, 1 / (float(mean) + 1))
+        case ["bimodal"]:
+            high = stats.norm.cdf(values + 0.5, 30, 4) - stats.norm.cdf(values - 0.5, 30, 4)
+            return values, np.where(values == 0, 0.7, 0.0) + 0.3 * high
+    raise KeyError(name)
+
+
+def oracle(noisy: NoisyProfile, values: np.ndarray, law: np.ndarray) -> Fit:
+    """What Bayes would answer who knows the law: the expected profile of these cells, in whole cells.
+
+    The noise is applied by its recursion, so that a law over 10⁵ counts is no matter.
+    """
+    low, high = min(int(noisy.values[0]), 0), max(int(noisy.values[-1]), int(values[-1]))
+    g = np.zeros(high - low + 1)
+    g[values - low] = law
+    y = np.zeros(g.size)
+    y[noisy.values - low] = noisy.tally / noisy.cells
+    m = _blurred(g, noisy.noise.a)
+    f = g * _blurred(np.divide(y, m, out=np.zeros_like(y), where=m > 0), noisy.noise.a)
+    kept = np.flatnonzero(f > 0)
+    return Fit(kept + low, whole_cells(f[kept] / f.sum(), noisy.cells), "oracle")
+
+
+def _blurred(x: np.ndarray, a: float) -> np.ndarray:
+    """Σ_s (1−a)/(1+a)·a^|t−s|·x[s], forward and backward."""
+    ahead = lfilter([1.0], [1.0, -a], x)
+    back = lfilter([1.0], [1.0, -a], x[::-1])[::-1]
+    return (1 - a) / (1 + a) * (ahead + back - x)
 
 
 def real() -> dict[str, tuple[np.ndarray, np.ndarray]]:

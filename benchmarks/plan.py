@@ -20,7 +20,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 from _report import machine, write_section
 
-from unnoise.answers.plan import QUESTIONS, _bound, plan
+from unnoise.answers.plan import QUESTIONS, plan
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.answers.simulate import errors
 from unnoise.errors import OverloadError
@@ -44,7 +44,7 @@ def measure(setting, runs, rng):
     for _ in range(runs):
         release = setting.draw(rng)
         try:
-            p = reconstruct(release.noisy, max_count=_bound(setting))
+            p = reconstruct(release.noisy, max_count=setting.cap)
         except OverloadError:
             found["l1"].append(np.inf)
             continue

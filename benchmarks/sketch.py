@@ -104,7 +104,7 @@ def copy(source: Path, target: Path) -> None:
 
 
 def merge(one: Path, two: Path, target: Path) -> None:
-    (Sketch.load(one) + Sketch.load(two)).save(target)
+    (Sketch.load(one, later=True) + Sketch.load(two, later=True)).save(target)
 
 
 def merging(cells: int, rounds: int, directory: str | None) -> list[str]:

@@ -6,6 +6,7 @@ command -v chromium >/dev/null 2>&1 || missing="$missing chromium"
 command -v chromedriver >/dev/null 2>&1 || missing="$missing chromium-driver"
 command -v java >/dev/null 2>&1 || missing="$missing openjdk-17-jre-headless"
 ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$missing postgresql-15"
+command -v pdftotext >/dev/null 2>&1 || missing="$missing poppler-utils"
 command -v tmux >/dev/null 2>&1 || missing="$missing tmux"
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then

@@ -149,3 +149,12 @@ def test_bad_input_and_no_convergence():
         exact(noisy, tolerance=2)
     with pytest.raises(ConvergenceError, match="must come within"):
         exact(noisy, norm=1, max_iterations=1)
+
+
+@pytest.mark.parametrize("epsilon", [20, 30, 60])
+@pytest.mark.parametrize("norm", [1, 2, math.inf])
+def test_next_to_no_noise(norm, epsilon):
+    """The square of the norm vanishes before the norm does; what was seen is the optimum then, and certified."""
+    fit = exact(NoisyProfile.from_counts([1, 0, 0, 2, 0], epsilon=epsilon), norm=norm)
+    assert np.allclose(dense_mass(fit, 2), [0.6, 0.2, 0.2], atol=1e-6)
+    assert fit.diagnostics["gap"] < 1e-7

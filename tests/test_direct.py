@@ -469,6 +469,17 @@ def test_a_function_must_be_finite_where_counts_may_lie() -> None:
         un.direct([1, 2], epsilon=1, person=True).statistic(lambda t: np.exp(t.astype(float)))
 
 
+def test_a_bound_known_beforehand_shortens_the_grid() -> None:
+    items = np.repeat(np.arange(400), 1 + np.arange(400) % 5)
+    p = un.direct(items, epsilon=1, max_count=4)
+    assert p.curve.last.tolist() == [1, 2, 3, 4]
+    assert p.at_least(4).value == pytest.approx(160, abs=12)  # those with 5 are taken as 4
+    assert p.at_least(5).high == 0
+    assert 160 in p.at_least(4)
+    with pytest.raises(InputError, match="max_count must be"):
+        un.direct(items, epsilon=1, max_count=0)
+
+
 # ---------------------------------------------------------------- the default of un.profile
 
 

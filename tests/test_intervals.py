@@ -31,9 +31,12 @@ def indicator(lo, hi):
 
 @settings(max_examples=150, deadline=None)
 @given(
-    st.lists(st.integers(-6, 25), min_size=1, max_size=40), st.sampled_from(POWERS),
-    st.sampled_from(["0.1", "0.5", "1", "2", "5"]), st.sampled_from([0, 0, 0, 1, 1, 2, 3, 5, 12]),
-    st.sampled_from([0, 0, 1, 2, 3, 9, 15]), st.booleans(),
+    st.lists(st.integers(-6, 25), min_size=1, max_size=40),
+    st.sampled_from(POWERS),
+    st.sampled_from(["0.1", "0.5", "1", "2", "5"]),
+    st.sampled_from([0, 0, 0, 1, 1, 2, 3, 5, 12]),
+    st.sampled_from([0, 0, 1, 2, 3, 9, 15]),
+    st.booleans(),
 )
 def test_bands_are_the_linear_functional_of_their_indicator(noisy, power, epsilon, lo, width, endless):
     profile = NoisyProfile.from_counts(noisy, epsilon=epsilon, power=power)
@@ -242,9 +245,7 @@ def test_entropy_is_covered_sampled_or_not(rate):
 def test_sampled_entries_are_covered(t):
     """At rate 0.2 the sample holds few or none of the items at t = 14."""
     counts = np.random.default_rng(15).poisson(4, 8000)
-    hits = entry_hits(
-        counts, DiscreteLaplace(1), t, 400, seed=16, items=8000, draw=lambda rng: rng.random(8000) < 0.2
-    )
+    hits = entry_hits(counts, DiscreteLaplace(1), t, 400, seed=16, items=8000, draw=lambda rng: rng.random(8000) < 0.2)
     print("coverage", hits / 400)
     assert holds_between(hits, 400, 0.93, 0.97 if t == 3 else 1.0)
 
@@ -328,3 +329,10 @@ def test_counts_near_a_trillion_keep_their_digits():
     _, stderr, low, high = sum_limits(profile, lambda t: t, 0.95, items=6)
     assert low < 2 * 10**12 + 11 < high
     assert 0.5 < stderr / (6 * DiscreteLaplace(1).variance) ** 0.5 < 1.2
+
+
+def test_bands_without_any_noise_to_speak_of():
+    """At ε = 31 the inverse of the noise has no taps beside the middle one."""
+    noisy = NoisyProfile.from_counts([3] * 50, epsilon=31, power=Fraction(3, 2))
+    limits = Bands(noisy, 50).limits(np.array([3, 4]), np.array([3, 4]), 0.95)
+    assert limits.estimate == pytest.approx([50, 0], abs=1e-6)

@@ -164,6 +164,15 @@ def test_a_plan_states_its_assumptions_and_its_doubt():
     assert p.expected["l1"] > p.errors["l1"]
 
 
+def test_a_plan_of_intervals_by_the_model_is_narrower():
+    known = {"epsilon": 0.5, "cells": 3000, "shape": "geometric:10", "method": "isotonic", "repetitions": 3}
+    robust, model = plan(**known), plan(**known, intervals="model")
+    assert (robust.intervals, model.intervals) == ("robust", "model")
+    assert model.widths["exactly 1"] < 0.5 * robust.widths["exactly 1"]
+    with pytest.raises(InputError, match="intervals must be"):
+        plan(**known, intervals="magic")
+
+
 @pytest.mark.parametrize(("cells", "epsilon"), [(1, 1), (10, 0.05), (2, 20)])
 def test_plans_of_next_to_nothing(cells, epsilon):
     for kind in ("known", "hashed", "sampled"):

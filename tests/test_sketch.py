@@ -488,7 +488,7 @@ def test_choice_of_contributions_is_uniform() -> None:
         (lambda s: s.update("text"), r"pass \[item\]"),
         (lambda s: s.update(5), r"pass \[item\]"),
         (lambda s: s.update(None), "items must be a collection, got NoneType"),
-        (lambda s: s.update({"a": 1}), "a mapping must hold columns"),
+        (lambda s: s.update({"a": 1.5}), "a mapping must hold columns"),
         (lambda s: s.update(pl.DataFrame({"a": [1]}).lazy()), "collect"),
         (lambda s: s.update(pa.table([[1], [2]], names=["a", "a"])), "column names must be distinct"),
         (lambda s: s.update({"a": [1], "b": [1, 2]}), "equally long"),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .answers.plan import plan as plan
     from .answers.profile import Profile as Profile
     from .answers.report import report as report
+    from .answers.unseen import unseen as unseen
     from .api import direct as direct
     from .api import load as load
     from .api import profile as profile
@@ -83,10 +84,10 @@ _HOMES = {
     "UnnoiseError": "errors",
     "UnnoiseWarning": "errors",
     "advise": "answers.advise",
+    "consistent_table": "sites",
     "direct": "api",
     "load": "api",
     "discrete_laplace": "_sampler",
-    "consistent_table": "sites",
     "noise_shares": "sketches.sketch",
     "overlap": "sites",
     "plan": "answers.plan",
@@ -96,6 +97,7 @@ _HOMES = {
     "retention": "sites",
     "union": "sites",
     "unique_reach": "sites",
+    "unseen": "answers.unseen",
 }
 
 __all__ = sorted([*_HOMES, *_MODULES])

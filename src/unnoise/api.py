@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from .answers.reconstruct import reconstruct as from_noisy
-from .checks import check_choice
+from .checks import check_choice, check_integer
 from .errors import InputError
 from .noise import DiscreteLaplace, Exact, exact_positive
 from .sketches.sketch import Sketch
@@ -69,20 +69,20 @@ def profile(
 @overload
 def direct(
     items: Any, *, epsilon: Exact, counts: Any = None, person: Any = None, max_contributions: int | None = None,
-    ledger: Ledger | None = None,
+    max_count: int | None = None, ledger: Ledger | None = None,
 ) -> DirectProfile: ...  # fmt: skip
 
 
 @overload
 def direct(
     items: Any, *, epsilon: Exact, counts: Any = None, person: Any = None, max_contributions: int | None = None,
-    by: Any, groups: Sequence[str], ledger: Ledger | None = None,
+    by: Any, groups: Sequence[str], max_count: int | None = None, ledger: Ledger | None = None,
 ) -> dict[str, DirectProfile]: ...  # fmt: skip
 
 
 def direct(
     items: Any, *, epsilon: Exact, counts: Any = None, person: Any = None, max_contributions: int | None = None,
-    by: Any = None, groups: Sequence[str] | None = None, ledger: Ledger | None = None,
+    by: Any = None, groups: Sequence[str] | None = None, max_count: int | None = None, ledger: Ledger | None = None,
 ) -> DirectProfile | dict[str, DirectProfile]:  # fmt: skip
     """Return the private profile of the items, the noise put on the profile itself by whoever holds the rows.
 
@@ -100,6 +100,7 @@ def direct(
         needed where the items are the persons; without ``person`` it is the caller's promise
     by, groups : column (or its name) of the group of each row, and the names of all groups, declared because groups
         taken from the data would leak; rows of other groups are dropped
+    max_count : bound on counts, known beforehand: fewer numbers carry noise; counts above it are taken as the bound
     ledger : where the release is recorded, before it leaves
 
     Returns
@@ -119,7 +120,8 @@ def direct(
     unit = "occurrence" if person is None and max_contributions is None else "person"
     if ledger is not None:
         ledger.check(epsilon, unit)
-    profiles = _direct(items, epsilon, counts, person, max_contributions, by, groups)
+    top = None if max_count is None else check_integer("max_count", max_count, 1)
+    profiles = _direct(items, epsilon, counts, person, max_contributions, by, groups, top=top)
     if ledger is not None:
         ledger.write("direct", epsilon, unit)
     return profiles[""] if groups is None else profiles
@@ -127,7 +129,7 @@ def direct(
 
 def _direct(
     items: Any, epsilon: Exact, counts: Any, person: Any, most: int | None, by: Any, groups: Sequence[str] | None,
-    *, for_tests: bool = False,
+    *, top: int | None = None, for_tests: bool = False,
 ) -> dict[str, DirectProfile]:  # fmt: skip
     """Count, put the noise on, answer; ``for_tests`` lets noise out that protects nobody."""
     from .holding.counting import count_exactly, rows_of
@@ -138,17 +140,17 @@ def _direct(
     exact_positive("epsilon", epsilon)
     names = None if groups is None else check_names(groups)
     tables, unit = rows_of(items, counts, person, by, most)
-    return release_and_answer(count_exactly(tables, unit, names), unit, epsilon, for_tests=for_tests)
+    return release_and_answer(count_exactly(tables, unit, names), unit, epsilon, top=top, for_tests=for_tests)
 
 
 def release_and_answer(
-    exact: Mapping[str, Exactly], unit: Unit, epsilon: Exact, *, for_tests: bool = False
+    exact: Mapping[str, Exactly], unit: Unit, epsilon: Exact, *, top: int | None = None, for_tests: bool = False
 ) -> dict[str, DirectProfile]:
     """Put noise on the exact profile of each group and answer from what is released."""
     from .answers.direct import direct_profile
     from .holding.release import release
 
-    curves = release(exact, unit, epsilon, for_tests=for_tests)
+    curves = release(exact, unit, epsilon, top=top, for_tests=for_tests)
     return {name: direct_profile(curve) for name, curve in curves.items()}
 
 

@@ -159,6 +159,8 @@ class DiscreteLaplace:
 
         For ρ ≥ 1 that is ε; for ρ < 1 the worst case stands at z = 0.
 
+        Examples
+        --------
         >>> [round(DiscreteLaplace(1, rho).actual_epsilon, 2) for rho in (2, 1, 0.9, 0.5, 0.1)]
         [1.0, 1.0, 1.1, 1.68, 3.3]
         """

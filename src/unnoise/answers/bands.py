@@ -220,7 +220,7 @@ class Bands:
 
     def limits(self, lo: Int64, hi: Int64, level: float) -> Limits:
         """Return estimate, standard error and interval of the number of items with count in lo..hi."""
-        size = max(1, CHUNK // (2 * self.steps.size))
+        size = max(1, CHUNK // max(1, 2 * self.steps.size))
         parts = [self._limits(lo[i : i + size], hi[i : i + size], level) for i in range(0, lo.size, size)]
         return Limits(*(np.concatenate(column) for column in zip(*parts)))
 

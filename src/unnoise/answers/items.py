@@ -108,6 +108,10 @@ class ItemProfile(ModelledProfile):
     def _share(self) -> float:
         return self.law.share
 
+    @property
+    def _above(self) -> float:
+        return 0.0
+
     # ---------------------------------------------------------------- numbers of items
 
     def _band_variance(self, lo: Int64, hi: Int64) -> Floats:

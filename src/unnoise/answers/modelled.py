@@ -102,6 +102,11 @@ class ModelledProfile(Profile):
         return self._law.share
 
     @property
+    def _above(self) -> float:
+        """Number of items above the blocks, where the posterior does not tell it."""
+        return self._law.above
+
+    @property
     def _least_count(self) -> int:
         """First count of the blocks."""
         return int(self._posterior.channel.blocks.first[0])
@@ -158,7 +163,8 @@ class ModelledProfile(Profile):
 
     def _centres(self, lo: Int64, hi: Int64) -> tuple[Floats, ...]:
         """What the posterior expects in each band: the middle of its interval, which is then made to hold the value."""
-        return (np.asarray(np.maximum(self._shares(lo, hi) @ self._posterior.mean, 0.0)),)
+        above = np.where(hi >= NO_END, self._above, 0.0)
+        return (np.asarray(np.maximum(self._shares(lo, hi) @ self._posterior.mean, 0.0) + above),)
 
     def _limits(self, lo: Int64, hi: Int64, stderr: Floats, level: float) -> tuple[Floats, Floats]:
         """Limits around every centre, of which the outermost count."""

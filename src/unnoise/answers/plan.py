@@ -31,6 +31,7 @@ from ..checks import check_choice, check_integer, check_number
 from ..errors import InputError, OverloadError
 from ..estimators.methods import check_method
 from ..noise import Exact, exact_positive
+from .estimate import KINDS as INTERVALS
 from .estimate import number
 from .questions import DISTINCT, TOTAL, at_least, exactly
 from .reconstruct import reconstruct
@@ -165,6 +166,7 @@ def plan(
     merges: int = 1,
     cap: int | None = None,
     method: str = "auto",
+    intervals: str | None = None,
     repetitions: int = 10,
     seed: int = 0,
     step: Callable[[int, int], None] | None = None,
@@ -193,6 +195,8 @@ def plan(
         A bound that holds for every count, and that the estimator is told.
     method : str
         The estimator, as for :func:`unnoise.answers.reconstruct`.
+    intervals : str, optional
+        The kind of interval whose widths are told, "robust" or "model"; the profile's own if left out.
     repetitions : int
         Simulated releases behind each figure; a search takes half as many at every step.
     seed : int
@@ -210,7 +214,9 @@ def plan(
     """
     check_method(method)
     check_choice("kind", kind, KINDS)
-    run = _Run(_check_target(target), method, check_integer("repetitions", repetitions, 1), seed, step)
+    if intervals is not None:
+        check_choice("intervals", intervals, INTERVALS)
+    run = _Run(_check_target(target), method, intervals, check_integer("repetitions", repetitions, 1), seed, step)
     fixed_cells = None if cells is None else check_integer("cells", cells, 1, 10**15)
     fixed_epsilon = None if epsilon is None else float(exact_positive("epsilon", epsilon))
     known = {
@@ -270,6 +276,7 @@ class _Run:
 
     goal: tuple[str, float] | None
     method: str
+    intervals: str | None
     repetitions: int
     seed: int
     step: Callable[[int, int], None] | None
@@ -316,7 +323,8 @@ class _Run:
         for _ in range(repetitions):
             release = setting.draw(rng)
             try:
-                profile = reconstruct(release.noisy, method=self.method, max_count=_bound(setting))
+                profile = reconstruct(release.noisy, method=self.method, max_count=setting.cap)
+                profile = profile if self.intervals is None else profile.with_intervals(self.intervals)
             except OverloadError:
                 refused += 1
             else:
@@ -348,11 +356,6 @@ class _Run:
             truths, {name: _doubt(numbers) for name, numbers in relative.items()}, expected, self.goal, within,
             refused / repetitions, kind, repetitions,
         )  # fmt: skip
-
-
-def _bound(setting: Setting) -> int | None:
-    """The bound the estimator is told: of cells, which hold one item each."""
-    return None if setting.kind == "hashed" else setting.cap
 
 
 def _doubt(numbers: Any) -> float:

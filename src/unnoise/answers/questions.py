@@ -54,6 +54,10 @@ WIDE = 0.5
 """An answer is unreliable where half of its interval is more than this share of it."""
 
 
+HOPELESS = 100
+"""An interval so many times the answer says nothing."""
+
+
 @dataclass(frozen=True)
 class Noun:
     """What the items are called, and what they did."""
@@ -272,8 +276,9 @@ def mark(estimate: Estimate) -> str:
     >>> mark(Estimate(100.0, 5.0, 90.0, 110.0)), mark(Estimate(3.0, 2.0, 0.0, 7.0))
     ('', 'unreliable')
     """
-    if estimate.marked:
+    half = (estimate.high - estimate.low) / 2
+    if estimate.marked or half > HOPELESS * max(abs(estimate.value), 1.0):
         return TOO_NOISY
-    if (estimate.high - estimate.low) / 2 > WIDE * abs(estimate.value):
+    if half > WIDE * abs(estimate.value):
         return "unreliable"
     return "mostly model" if estimate.kind == "model" and estimate.data_share < WIDE else ""

@@ -24,6 +24,9 @@ __all__ = [
 HEAD = (DISTINCT, TOTAL, exactly(1), ENTROPY)
 """The questions of a short table."""
 
+HUGE = 1e12
+"""Numbers from here on are written with a power of ten."""
+
 EXPORTED = 10_000
 """Most entries written by ``as_dict``; the rest is in ``to_arrow`` and its kin."""
 
@@ -66,13 +69,16 @@ def sensible(estimate: Estimate, *, whole: bool = True) -> tuple[str, str, str]:
     value, low, high = estimate.value, estimate.low, estimate.high
     if whole and digits >= 0:
         digits, low, high = 0, math.floor(low + 1e-9), math.ceil(high - 1e-9) if math.isfinite(high) else high
-    return _written(value, digits), _written(low, digits), _written(high, digits)
+    finest = 1 - math.floor(math.log10(abs(value))) if value else 0  # two digits of a value in any interval
+    return _written(value, max(digits, min(finest, 0))), _written(low, digits), _written(high, digits)
 
 
 def _written(x: float, digits: int) -> str:
     """Round to a number of decimals, negative for tens and hundreds."""
     if not math.isfinite(x):
         return "no limit" if x > 0 else str(x)
+    if abs(x) >= HUGE:
+        return f"{x:.2g}".replace("e+", "e")
     rounded = round(x, digits) + 0.0
     return f"{rounded:,.{max(digits, 0)}f}" if digits <= 6 else f"{rounded:.3g}"
 

@@ -140,8 +140,7 @@ class Setting:
         if self.merges > 1:
             said.append(f"{self.merges} sketches merged, each with its noise; the counts are those of the merged data")
         if self.cap is not None:
-            told = "" if self.kind == "hashed" else ", and the estimator is told so"
-            said.append(f"no count above {number(self.cap)}{told}")
+            said.append(f"no count above {number(self.cap)}, and the estimator is told so")
         return said
 
 

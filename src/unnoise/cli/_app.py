@@ -163,7 +163,9 @@ def in_options(message: str) -> str:
     names = "|".join(OPTIONS)
     message = re.sub(rf"^({names})(?= (?:must|is|needs|and)\b)", lambda m: OPTIONS[m[1]], message)
     message = re.sub(rf"\b({names})=True\b", lambda m: OPTIONS[m[1]], message)
-    return re.sub(rf"\b({names})=(?:'([^']*)'|([^\s,;:()]+))", lambda m: f"{OPTIONS[m[1]]} {m[2] or m[3]}", message)
+    message = re.sub(r"(?<![-\w])(max_contributions|max_count|hash_seed)(?![\w=])", lambda m: OPTIONS[m[1]], message)
+    told = "unknown|clipped|max_count|max_contributions|method|hash_seed"  # ε = 1 may be a law and not an option
+    return re.sub(rf"\b({told})=(?:'([^']*)'|([^\s,;:()]+))", lambda m: f"{OPTIONS[m[1]]} {m[2] or m[3]}", message)
 
 
 def _leave(message: str) -> None:

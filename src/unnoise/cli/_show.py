@@ -60,7 +60,7 @@ def with_progress(batches: Iterable[Batch], total: int | None, label: str) -> It
         """Rows per second."""
 
         def render(self, task: Any) -> Text:
-            return Text(f"{task.speed or 0:,.0f} rows/s")
+            return Text(f"{task.speed:,.0f} rows/s" if task.speed else "")
 
     console = screen(stderr=True)
     left = TimeRemainingColumn() if total else TimeElapsedColumn()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..text import inert_markup
+from ._app import in_options
 from ._show import print_json, screen
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def print_sheets(found: Mapping[str, Sheet], guarantee: str = "", *, as_json: bo
     else:
         _print_groups(found, console)
     for note in warnings_of(found):
-        console.print(f"\n[yellow]![/yellow] {inert_markup(note)}")
+        console.print(f"\n[yellow]![/yellow] {inert_markup(in_options(note))}")
     if guarantee:
         console.print(f"\n{guarantee}", style="dim", markup=False)
 
@@ -104,9 +105,9 @@ def _grouped(sheet: Sheet) -> list[Question]:
 
 
 def _print_groups(found: Mapping[str, Sheet], console: Console) -> None:
-    """Print one row per group: with intervals beside, else below the estimates, else one block per group."""
-    for beside in (True, False):
-        table = _group_table(found, beside=beside)
+    """Print one row per group, where that is too wide one row per question, else one block per group."""
+    for make in (_group_table, _question_table):
+        table = make(found)
         least = _width(table, console)
         if least <= console.width or not console.is_terminal:
             screen(least=least).print(table)
@@ -121,8 +122,8 @@ def _width(table: Any, console: Console) -> int:
     return Measurement.get(console, console.options.update(max_width=10_000, width=10_000), table).maximum
 
 
-def _group_table(found: Mapping[str, Sheet], *, beside: bool) -> Any:
-    """Make a row for each group, the intervals beside or below the estimates."""
+def _group_table(found: Mapping[str, Sheet]) -> Any:
+    """Make a row for each group, the intervals beside the estimates."""
     from ..answers.render import rich_table
 
     first = next(iter(found.values()))
@@ -132,8 +133,27 @@ def _group_table(found: Mapping[str, Sheet], *, beside: bool) -> Any:
         column.no_wrap = True
     for name, sheet in found.items():
         pairs = (_cell(question, sheet.answers[question.key]) for question in questions)
-        cells = (f"{value} ({span})" if beside else f"{value}\n{span}" for value, span in pairs)
-        table.add_row(inert_markup(name), *cells)
+        table.add_row(inert_markup(name), *(f"{value} ({span})" for value, span in pairs))
+    return table
+
+
+def _question_table(found: Mapping[str, Sheet]) -> Any:
+    """Make a row for each question and a column for each group, the intervals below the estimates."""
+    from ..answers.questions import mark
+    from ..answers.render import rich_table, sensible
+
+    first = next(iter(found.values()))
+    table = rich_table("", *(inert_markup(name) for name in found))
+    for column in table.columns:
+        column.no_wrap = True
+    for question in _grouped(first):
+        cells = []
+        for sheet in found.values():
+            estimate = sheet.answers[question.key]
+            value, low, high = sensible(estimate, whole=question.whole)
+            note = mark(estimate)
+            cells.append(f"[bold]{value}[/bold]\n{low} – {high}" + (f"\n[yellow]{note}[/yellow]" if note else ""))
+        table.add_row(inert_markup(question.labelled(first.asked.noun).lower()), *cells)
     return table
 
 

@@ -82,7 +82,7 @@ def _load(name: str) -> Any:
     from ._sketches import local_path
 
     with local_path(name) as path:
-        return GroupedSketch.load(path) if is_group_set(path) else Sketch.load(path)
+        return GroupedSketch.load(path) if is_group_set(path) else Sketch.load(path, later=True)
 
 
 @app.command(

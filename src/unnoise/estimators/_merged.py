@@ -23,7 +23,7 @@ from ._engine import Posterior, Search, explore, posterior
 from ._fourier import FINENESS, NEGLIGIBLE, Blocks, FourierChannel, Part
 from ._smooth_grid import FEW, dense_runs
 
-__all__ = ["CellLaw", "Run", "cell_law_of"]
+__all__ = ["CellLaw", "Run", "cell_law_of", "fit_run"]
 
 HEAD, MOST_BLOCKS = 64, 256
 """Counts with a block of their own, and blocks at most above them."""
@@ -93,7 +93,7 @@ def cell_law_of(noisy: NoisyProfile, bound: int | None) -> CellLaw:
     """Fit the runs of a noisy profile; cells far from others, or without a model that converges, stay as they are."""
     values = np.clip(noisy.values, 0, bound)
     runs = _runs(values, noisy)
-    fitted = [found for low, high in runs if (found := _fit(noisy, values, low, high, bound)) is not None]
+    fitted = [found for low, high in runs if (found := fit_run(noisy, low, high, bound)) is not None]
     inside = np.zeros(values.size, dtype=bool)
     for run in fitted:
         inside |= (values >= run.origin) & (values <= run.origin + run.top)
@@ -120,8 +120,9 @@ def _runs(values: Int64, noisy: NoisyProfile) -> list[tuple[int, int]]:
     return sorted(widened, key=cells, reverse=True)[:MOST_RUNS]
 
 
-def _fit(noisy: NoisyProfile, values: Int64, low: int, high: int, bound: int | None) -> Run | None:
-    """Fit one run of counts."""
+def fit_run(noisy: NoisyProfile, low: int, high: int, bound: int | None) -> Run | None:
+    """Fit one run of counts, low..high; None where no model converges."""
+    values = np.clip(noisy.values, 0, bound)
     inside = (values >= low) & (values <= high)
     seen, tally = noisy.values[inside] - low, noisy.tally[inside]
     top = max(high, low + 3) - low

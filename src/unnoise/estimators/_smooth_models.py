@@ -1,10 +1,10 @@
 """Models of a body, and their evidence.
 
-Smooth models: random walks (:mod:`._smooth_walk`) of six families — of log f, order 2 and 3 in t, order 2 and 3 in
-log(1 + t), and order 2 in log(1 + t) with precision rising as (1 + εt)²; and of log f·t!, order 2 in t, whose stiffest
-are Poisson laws — each for a ladder of strengths λ, with the first 0, 1 or 4 steps after the start free (small counts
-are often unlike the rest), and with those steps free that stand out from the others (spikes and edges). Steps that
-stand out cost what it takes to name them: log C(n, q) + log n nats for q of n.
+Smooth models: random walks (:mod:`._smooth_walk`) of seven families — of log f, order 2 and 3 in t, order 2 and 3 in
+log(1 + t), order 2 in log t, and order 2 in log(1 + t) with precision rising as (1 + εt)²; and of log f·t!, order 2 in
+t, whose stiffest are Poisson laws — each for a ladder of strengths λ, with the first 0, 1 or 4 steps after the start
+free (small counts are often unlike the rest), and with those steps free that stand out from the others (spikes and
+edges). Steps that stand out cost what it takes to name them: log C(n, q) + log n nats for q of n.
 
 Point models: mixtures of few point masses (:mod:`._smooth_points`).
 
@@ -69,7 +69,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Family:
-    """Walks of log f (of log f·t! where ``factorial``) of one order in t or log(1 + t), of rising precision or not."""
+    """Walks of log f (log f·t! where ``factorial``) of one order in t, log(1 + t) or log t; rising: in precision."""
 
     coordinate: str
     order: int
@@ -86,6 +86,12 @@ class Family:
     def suits(self, data: Data) -> bool:
         """Whether the body is long enough for a step, and for 1/t! short enough to matter."""
         return data.counts.size > self.order + 2 * self.period and not (self.factorial and data.counts[-1] > SMALL)
+
+    def heads(self, data: Data) -> tuple[int, ...]:
+        """Heads to be tried: none where 0 is far or the walk has a period; in log t the count 0 is always free."""
+        if data.counts[0] > 0 or self.period:
+            return HEADS[:1]
+        return HEADS[1:] if self.coordinate == "log t" else HEADS
 
     def walk(self, data: Data) -> Walk:
         """The walk over the counts of a body."""
@@ -107,7 +113,9 @@ class Family:
         return np.asarray(stiffest * 10.0 ** -np.arange(steps + 1))
 
     def _coordinate(self, data: Data) -> Floats:
-        return np.asarray(data.counts if self.coordinate == "t" else np.log1p(data.counts), dtype=float)
+        t = data.counts.astype(float)
+        scales = {"t": t, "log": np.log1p(t), "log t": np.log(np.maximum(t, 0.5))}
+        return np.asarray(scales[self.coordinate])
 
 
 FAMILIES = (
@@ -116,6 +124,7 @@ FAMILIES = (
     Family("log", 2),
     Family("log", 3),
     Family("log", 2, rising=True),
+    Family("log t", 2),
     Family("t", 2, factorial=True),
 )
 

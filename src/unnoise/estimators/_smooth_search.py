@@ -1,9 +1,9 @@
 """The search among smooth models.
 
-**The rule.** Every walk (a family with a head of free steps) is fitted from its stiffest strength to looser ones, each
-fit from the last mode, until it is ``PAST`` nats past its peak; a family that stays ``BEHIND`` nats behind the best of
-all tries no further heads. Last, periods are tried if the best model shows any (:mod:`._smooth_periods`), and the steps
-that stand out are set free in the best model of each family.
+**The rule.** With no free head, then with each of the heads, every walk is fitted from its stiffest strength to looser
+ones, each fit from the last mode, until it is ``PAST`` nats past its peak; a family ``BEHIND`` nats behind the best
+with the same head tries no further heads. Last, periods are tried if the best model shows any
+(:mod:`._smooth_periods`), and the steps that stand out are set free in the best model of each family.
 
 A fit that can no longer come within ``BEHIND`` nats of the best is not carried to its end.
 """
@@ -52,40 +52,40 @@ class _Fitted:
 def smooth_models(data: Data, families: Iterable[Family] = FAMILIES) -> Search:
     """Fit the smooth models worth it; those that did not converge are counted and left out."""
     search = Search()
-    suited = [family for family in families if family.suits(data)]
-    heads = HEADS if data.counts[0] == 0 else HEADS[:1]
-    leaders: list[_Fitted] = []
-    for family in suited:
-        leaders += _explored(data, search, family, heads, 1 / len(suited), _best(leaders))
-    best = _best(leaders)
+    leaders: dict[Family, _Fitted] = {}
+    alive = [family for family in families if family.suits(data)]
+    share = 1 / max(len(alive), 1)
+    for head in HEADS:
+        found = {family: _explored(data, search, family, head, share, leaders) for family in alive}
+        most = max((fitted.score for fitted in found.values() if fitted is not None), default=-np.inf)
+        alive = [f for f in alive if head not in f.heads(data) or _within(found[f], most)]
+    best = max(leaders.values(), key=lambda leader: leader.score, default=None)
     for period in likely_periods(data, best.model.masses) if best is not None else []:
-        family = Family("t", 2, period=period)
-        leaders += _explored(data, search, family, HEADS[:1], 1 / len(suited) / len(PERIODS), _best(leaders))
-    for leader in sorted(leaders, key=lambda leader: -leader.score):
-        leaders.append(_set_free(data, search, leader, max(leaders, key=lambda leader: leader.score)))
+        _explored(data, search, Family("t", 2, period=period), 0, share / len(PERIODS), leaders)
+    for leader in sorted(leaders.values(), key=lambda leader: -leader.score):
+        best = _set_free(data, search, leader, best or leader)
     return search
 
 
-def _best(leaders: list[_Fitted]) -> _Fitted | None:
-    return max(leaders, key=lambda leader: leader.score, default=None)
+def _within(fitted: _Fitted | None, most: float) -> bool:
+    return fitted is not None and fitted.score > most - BEHIND
 
 
 def _explored(
-    data: Data, search: Search, family: Family, heads: tuple[int, ...], share: float, best: _Fitted | None
-) -> list[_Fitted]:
-    """Fit a family, head by head while it is not BEHIND; return its best model, if it has any."""
+    data: Data, search: Search, family: Family, head: int, share: float, leaders: dict[Family, _Fitted]
+) -> _Fitted | None:
+    """Fit a family with one head, beginning at the best mode so far; return the best and keep it if it leads."""
+    heads = family.heads(data)
+    if head not in heads:
+        return None
     walk = family.walk(data)
     strengths = family.strengths(data, walk)
     log_weight = math.log(share / len(heads) / len(strengths))
-    leader: _Fitted | None = None
-    for head in heads:
-        found = _ladder(data, search, family.name(head), walk.headed(head), strengths, log_weight, best)
-        if found is None:
-            break
-        best, leader = _better(best, found), _better(leader, found)
-        if found.score < best.score - BEHIND:
-            break
-    return [] if leader is None else [leader]
+    best = max(leaders.values(), key=lambda leader: leader.score, default=None)
+    found = _ladder(data, search, family.name(head), walk.headed(head), strengths, log_weight, best)
+    if found is not None:
+        leaders[family] = _better(leaders.get(family), found)
+    return found
 
 
 def _better(one: _Fitted | None, other: _Fitted) -> _Fitted:

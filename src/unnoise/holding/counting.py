@@ -28,7 +28,7 @@ from ..curve import TOP
 from ..errors import InputError
 from ..sketches.columns import is_column
 from ..sketches.hashing import as_series
-from ..sketches.inputs import Rows, _duckdb_reader, _refuse_scalars, _table_of, clean_rows
+from ..sketches.inputs import Rows, _duckdb_reader, _refuse_scalars, _table_of, clean_rows, with_occurrences
 from ..sketches.persons import limit_contributions
 from .release import Exactly, Unit
 
@@ -52,6 +52,7 @@ def rows_of(
     ``person`` and ``group`` are columns or names of columns; person=True, or the name of the only column of the items,
     says that the items are the persons.
     """
+    items, counts = with_occurrences(items, counts)
     table = _whole_table(items)
     columns, beside = dict(table), {}
     for role, given in (("person", person), ("group", group)):

@@ -63,15 +63,16 @@ class Unit:
 
 
 def release(
-    profiles: Mapping[str, Exactly], unit: Unit, epsilon: Exact, *, for_tests: bool = False
+    profiles: Mapping[str, Exactly], unit: Unit, epsilon: Exact, *, top: int | None = None, for_tests: bool = False
 ) -> dict[str, NoisyCurve]:
-    """Put noise on the curve of every group; ε is for all of them together."""
+    """Put noise on the curve of every group; ε is for all of them together. Counts above ``top`` are taken as that."""
     changes = unit.changes(len(profiles))
     noise = DiscreteLaplace(exact_positive("epsilon", epsilon) / changes)
     stream = open_stream()
     if stream.label is not None and not for_tests:
         raise PrivacyError(f"noise must come from the operating system to be released, got noise {stream.label}")
-    first, last = limited_blocks(unit.released, unit.most if unit.released == "exactly" else None)
+    limits = [top, unit.most if unit.released == "exactly" else None]
+    first, last = limited_blocks(unit.released, min((t for t in limits if t is not None), default=None))
     curves = {}
     for name, profile in profiles.items():
         noises = np.empty(first.size, dtype=np.int64)

@@ -1,10 +1,16 @@
-"""One column of items, from any library, as an int64 array or as strings, with its nulls marked."""
+"""One column of items, from any library, as an int64 array or as strings, with its nulls marked.
+
+Three types become one of these by a rule that tells all values apart and that files follow too
+(:mod:`unnoise.reading.columns`): UUIDs are their text, bytes their hexadecimal digits, and unsigned 64-bit integers are
+taken modulo 2^64.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,16 +94,18 @@ def _from_numpy(values: NDArray[Any], name: str) -> list[Raw]:
     if isinstance(values, np.ma.MaskedArray) or values.dtype.kind in "OT":
         return _from_list(values.tolist(), name)
     if values.dtype.kind in "iu":
-        if values.dtype == np.uint64 and values.size and values.max() > np.iinfo(np.int64).max:
+        if values.dtype == np.uint64 and name == "counts" and values.size and values.max() > np.iinfo(np.int64).max:
             raise InputError(f"{name} must be integers below 2^63")
-        return [Raw(np.ascontiguousarray(values, dtype=np.int64), "int")]
+        return [Raw(np.ascontiguousarray(values).astype(np.int64), "int")]
+    if values.dtype.kind == "S":
+        return [Raw(_strings([value.hex() for value in values.tolist()], name), "str")]
     if values.dtype.kind == "U":
         return [Raw(_strings(values.tolist(), name), "str")]
     raise InputError(f"{_allowed(name)}, got {values.dtype}{_hint(values.dtype.kind)}")
 
 
 def _hint(kind: str) -> str:
-    return {"f": ": cast to int64 first, if they are whole", "S": ": decode to text first"}.get(kind, "")
+    return {"f": ": cast to int64 first, if they are whole"}.get(kind, "")
 
 
 def _from_list(values: list[Any], name: str) -> list[Raw]:
@@ -112,6 +120,12 @@ def _from_list(values: list[Any], name: str) -> list[Raw]:
         return [Raw(_integers(values, name), "int", valid, stated=False)]
     if all(issubclass(kind, str) for kind in kinds):
         return [Raw(_strings(values, name), "str", valid, stated=False)]
+    if kinds == {UUID}:
+        texts = [None if value is None else str(value) for value in values]
+        return [Raw(_strings(texts, name), "str", valid, stated=False)]
+    if kinds == {bytes}:
+        texts = [None if value is None else value.hex() for value in values]
+        return [Raw(_strings(texts, name), "str", valid, stated=False)]
     if kinds == {tuple}:
         return _from_tuples(values, name)
     found = ", ".join(sorted(kind.__name__ for kind in kinds))
@@ -156,6 +170,10 @@ def _from_polars(series: Any, name: str) -> Raw:
         return Raw(series, None)
     if series.dtype == pl.Int64 and valid is None:
         return Raw(np.ascontiguousarray(series.to_numpy()), "int")
+    if series.dtype == pl.UInt64 and name != "counts":
+        return Raw(np.ascontiguousarray(series.fill_null(0).reinterpret(signed=True).to_numpy()), "int", valid)
+    if series.dtype == pl.Binary:
+        return Raw(series.bin.encode("hex"), "str", valid)
     if series.dtype.is_integer():
         try:
             whole = series.fill_null(0).cast(pl.Int64)
@@ -177,6 +195,8 @@ def _from_pandas(series: Any, name: str) -> Raw:
         raise InputError(f"{_allowed(name)}, got {series.dtype}: cast first (Int64 holds missing integers)")
     if series.dtype == object:
         kinds = {kind for kind in map(type, series) if not issubclass(kind, float | type(None))}
+        if kinds <= {UUID, bytes} and len(kinds) == 1:
+            return _from_list([None if value is None or value != value else value for value in series], name)[0]
         wrong = {k for k in kinds if k is bool or not (issubclass(k, str | int) or k.__name__ in ("NAType", "NaTType"))}
         if wrong:
             raise InputError(f"{_allowed(name)}, got {', '.join(sorted(k.__name__ for k in wrong))}")
@@ -213,6 +233,11 @@ def _from_arrow(array: Any, name: str) -> Raw:
         array = array.cast(kind)
     if pa.types.is_null(kind):
         return Raw(array, None)
+    if str(kind).startswith("extension<arrow.uuid"):
+        texts = [None if value is None else str(value) for value in array.to_pylist()]
+        return _from_polars(pl.Series(name, texts, dtype=pl.String), name)
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return _from_polars(pl.Series(name, pl.from_arrow(array)), name)
     text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     if not (text or pa.types.is_integer(kind)):
         raise InputError(f"{_allowed(name)}, got {kind}: cast first")

@@ -70,9 +70,17 @@ class Held:
 
     def largest(self) -> int:
         """Return at least the largest |cell|; only for cells that are public."""
-        if self.bound is None:
-            self.bound = sum(part.bound if isinstance(part, FileCells) else largest(part) for part in self.parts)
-        return self.bound
+        if self.bound is not None:
+            return self.bound
+        bound = sum(part.bound if isinstance(part, FileCells) else largest(part) for part in self.parts)
+        if not self.pending:
+            self.bound = bound
+        return bound
+
+    @property
+    def pending(self) -> bool:
+        """Whether the first pass over some file, which looks at its bound as well, is still to come."""
+        return any(isinstance(part, FileCells) and not part.verified for part in self.parts)
 
     def with_noise(self, noise: DiscreteLaplace, stream: Keystream) -> Held:
         """Return the cells under fresh noise, in the old memory where that is possible."""
@@ -85,7 +93,8 @@ class Held:
         """Return the sum of both, in the old memory where that is possible; ``later`` where neither will change."""
         if later and self.shared:
             other.shared = True
-            return Held(*self.parts, *other.parts, shared=True, bound=self.largest() + other.largest())
+            bound = None if self.pending or other.pending else self.largest() + other.largest()
+            return Held(*self.parts, *other.parts, shared=True, bound=bound)
         left, right = self.array(), other.array()
         out = self.writeable()
         add_cells(left, right, out)

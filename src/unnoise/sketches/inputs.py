@@ -2,7 +2,7 @@
 
 A *clean column* is an int64 array, or a polars Series or Arrow array of strings, without nulls; a row with a null in
 any of its columns, counts, person and group included, is dropped. Nothing is converted that could change an item:
-floats, booleans, bytes and mixed types are refused. Messages name columns and types, never values or numbers of rows.
+floats, booleans and mixed types are refused. Messages name columns and types, never values or numbers of rows.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Int64
+from ..checks import is_integer
 from ..errors import InputError
 from .columns import Raw, from_any, is_column
 
-__all__ = ["BATCH", "Rows", "clean_rows", "read_items"]
+__all__ = ["BATCH", "Rows", "clean_rows", "read_items", "with_occurrences"]
 
 BATCH = 1 << 16
 """Items taken from an iterator at a time."""
@@ -53,6 +54,7 @@ class Rows:
 
 def read_items(items: Any, counts: Any = None, person: Any = None, group: Any = None) -> Iterator[Rows]:
     """Return the batches of whatever was passed to ``update``."""
+    items, counts = with_occurrences(items, counts)
     _refuse_scalars(items)
     beside = {role: given for role, given in zip(ROLES, (counts, person, group)) if given is not None}
     table = _table_of(items)
@@ -67,6 +69,15 @@ def read_items(items: Any, counts: Any = None, person: Any = None, group: Any = 
     raise InputError(f"items must be a collection of integers, strings or tuples, got {type(items).__name__}")
 
 
+def with_occurrences(items: Any, counts: Any) -> tuple[Any, Any]:
+    """Return items and counts, a ``Counter`` or another mapping from items to whole numbers being both in one."""
+    if not isinstance(items, Mapping) or not all(is_integer(value) for value in items.values()):
+        return items, counts
+    if counts is not None:
+        raise InputError("counts must be left out where items are a mapping from items to their occurrences")
+    return list(items), list(items.values())
+
+
 def _refuse_scalars(items: Any) -> None:
     if items is None or isinstance(items, str | bytes | int | float):
         raise InputError(f"items must be a collection, got {type(items).__name__}: pass [item] for a single one")
@@ -77,8 +88,8 @@ def _refuse_scalars(items: Any) -> None:
 def _table_of(items: Any) -> dict[str, Any] | None:
     """Return the named columns of a table in memory, or None for anything else."""
     if isinstance(items, Mapping):
-        if not items or not all(is_column(column) for column in items.values()):
-            raise InputError("a mapping must hold columns by name; for occurrences per item use counts=")
+        if not all(is_column(column) for column in items.values()):
+            raise InputError("a mapping must hold columns by name, or whole numbers of occurrences by item")
         return {str(name): column for name, column in items.items()}
     kind = f"{type(items).__module__.partition('.')[0]}.{type(items).__name__}"
     if kind == "polars.DataFrame":

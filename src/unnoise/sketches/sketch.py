@@ -219,13 +219,16 @@ begin_epoch() first, which draws fresh noise
         return cls(_MAKE, stored, fresh=noise.power, label=stream.label, domain=domain, unknown=unknown)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, domain: Any = None, unknown: str = "drop") -> Sketch:
+    def load(
+        cls, path: str | os.PathLike[str], *, domain: Any = None, unknown: str = "drop", later: bool = False
+    ) -> Sketch:
         """Return the sealed sketch in a file, verified whole; its cells are read from there when they are needed.
 
         A sketch of a list of items needs the same list as ``domain`` to go on after :meth:`begin_epoch`, because the
-        file holds only its fingerprint.
+        file holds only its fingerprint. With ``later`` the cells of a large file are verified by what uses them first
+        (release, save, begin_epoch), which fails if they are corrupt: merging files then reads each once.
         """
-        stored = read_sketch(path)
+        stored = read_sketch(path, later=later)
         declared = None if domain is None else read_domain(domain)
         if declared is not None and (declared.size, declared.fingerprint) != (
             stored.layout.domain, stored.layout.fingerprint,

@@ -25,16 +25,13 @@ import numpy as np
 from ...arrays import Int64
 from ...errors import FormatError
 from ..cells import on_all_processors
-from .filecells import PIECE, FileCells, raw_bytes, read_at
+from .filecells import PIECE, RUN, FileCells, one_pass, read_at, sum_of
 from .flatbuffer import Frame, read_frame
 from .parameters import Stored, parse_parameters
 
 __all__ = ["RUN", "VERSION", "digest_of", "digest_of_runs", "each_run", "read_sketch", "stored_digest"]
 
 VERSION = 2
-RUN = 1 << 20
-"""Cells in a run: each run of the file has a digest of its own, so that all cores can work on it."""
-
 SMALL = 1 << 17
 """Files of at most so many cells are read into memory at once, others stay on the disk until needed."""
 
@@ -63,13 +60,16 @@ def each_run(cells: int, work: Callable[[slice], R]) -> list[R]:
     return on_all_processors(work, runs)
 
 
-def read_sketch(path: str | os.PathLike[str]) -> Stored:
-    """Check a sketch file whole and return what it holds (cells are read-only)."""
+def read_sketch(path: str | os.PathLike[str], *, later: bool = False) -> Stored:
+    """Check a sketch file whole and return what it holds (cells are read-only).
+
+    ``later`` leaves the cells of a large file to the first pass over them, which verifies them.
+    """
     name = os.fspath(path)
     handle = _open(name)
     try:
         with _errors_of_the_file(name):
-            return _read(handle, name)
+            return _read(handle, name, later)
     finally:
         os.close(handle)
 
@@ -102,7 +102,10 @@ def _errors_of_the_file(name: str) -> Iterator[None]:
     """Turn whatever parsing may raise into one kind of error that names the file."""
     try:
         yield
-    except (FormatError, OSError, MemoryError, RecursionError, ValueError, struct.error) as error:
+    except FormatError as error:
+        text = str(error)
+        raise FormatError(text if text.startswith(name) else f"{name} is not a valid sketch file: {text}") from None
+    except (OSError, MemoryError, RecursionError, ValueError, struct.error) as error:
         raise FormatError(f"{name} is not a valid sketch file: {error}") from None
 
 
@@ -120,18 +123,20 @@ def _read_around(handle: int) -> Frame:
     return read_frame(read, size)
 
 
-def _read(handle: int, name: str) -> Stored:
+def _read(handle: int, name: str, later: bool) -> Stored:
     """Return what the file holds, verified."""
     frame = _read_around(handle)
     version, parameters = _version(frame), frame.metadata.get(b"unnoise.parameters", b"")
     public = parse_parameters(parameters, version)
     if public["layout"].cells != frame.rows:
         raise FormatError(f"its record batch must hold cells={public['layout'].cells}, got {frame.rows}")
-    cells, digests = _verify(FileCells(handle, len(frame.head), frame.rows, name))
-    digest = digest_of_runs(parameters, digests) if version == 1 else digest_of(frame, digests)
-    if digest.encode() != frame.metadata[b"unnoise.digest"]:
-        raise FormatError("its digest does not match: corrupt")
-    return Stored(cells=cells, **public)
+
+    def agrees(digests: list[bytes]) -> bool:
+        found = digest_of_runs(parameters, digests) if version == 1 else digest_of(frame, digests)
+        return found.encode() == frame.metadata[b"unnoise.digest"]
+
+    file = FileCells(handle, len(frame.head), frame.rows, name, agrees)
+    return Stored(cells=_verify(file, later), **public)
 
 
 def _version(frame: Frame) -> int:
@@ -144,19 +149,20 @@ def _version(frame: Frame) -> int:
     return int(version)
 
 
-def _verify(file: FileCells) -> tuple[Int64 | FileCells, list[bytes]]:
-    """Read all cells once and return them, in memory where they are few, with the SHA-256 of every run."""
-    held = np.empty(file.size, dtype="<i8") if file.size <= SMALL or not file.keep() else None
+def _verify(file: FileCells, later: bool) -> Int64 | FileCells:
+    """Read all cells once and return them: in memory where they are few, else in the file."""
+    if file.size <= SMALL or not file.keep():
+        held = sum_of([file])
+        held.flags.writeable = False
+        return held
+    if later:
+        return file
 
-    def work(run: slice) -> bytes:
-        digest, memory = hashlib.sha256(), np.empty(min(PIECE, run.stop - run.start), dtype="<i8")
+    def work(run: slice) -> None:
+        memory = np.empty(min(PIECE, run.stop - run.start), dtype="<i8")
         for start in range(run.start, run.stop, PIECE):
-            piece = slice(start, min(start + PIECE, run.stop))
-            digest.update(raw_bytes(file.first(piece, memory if held is None else held[piece])))
-        return digest.digest()
+            file.read(slice(start, min(start + PIECE, run.stop)), memory)
 
-    digests = each_run(file.size, work)
-    if held is None:
-        return file, digests
-    held.flags.writeable = False
-    return held, digests
+    with one_pass([file]):
+        each_run(file.size, work)
+    return file

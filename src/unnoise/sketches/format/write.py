@@ -17,7 +17,7 @@ import numpy as np
 from ...arrays import Int64
 from ...errors import InputError
 from ...replacing import replacing
-from .filecells import PIECE, FileCells, add_up, raw_bytes
+from .filecells import PIECE, FileCells, add_up, one_pass, raw_bytes
 from .flatbuffer import COLUMN, MOST_PARAMETERS, Frame, read_frame
 from .parameters import Stored, parameters_of
 from .read import VERSION, digest_of, each_run
@@ -53,9 +53,10 @@ def write_sketch(
 ) -> None:
     """Replace the file at ``path`` atomically; ``others`` are added to the cells on the way."""
     frame = _frame(require_storable(stored), stored.cells.size)
-    start = len(frame.head)
+    start, parts = len(frame.head), (stored.cells, *others)
     with replacing(path) as handle:
-        digests = each_run(frame.rows, _Writer(handle, start, (stored.cells, *others)).write)
+        with one_pass(parts):
+            digests = each_run(frame.rows, _Writer(handle, start, parts).write)
         head, tail = frame.with_digest(digest_of(frame, digests))
         _write_at(handle, head, 0)
         _write_at(handle, tail, start + 8 * frame.rows)
