@@ -49,7 +49,7 @@ audit: $(VENV)/.test
 	$(BIN)/python benchmarks/faults.py
 
 bench: $(VENV)/.test
-	for script in noise paper reconstruct accuracy coverage items merge sites sketch cli spark; do \
+	for script in noise paper reconstruct accuracy coverage items merge sites sketch direct field cli spark; do \
 	  $(BIN)/python benchmarks/$$script.py --write || exit 1; done
 
 $(VENV)/bin/python:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import unnoise as un
-from unnoise.answers.advise import _errors, _simulated
+from unnoise.answers.advise import _errors, simulated_curve
 from unnoise.errors import InputError
 from unnoise.estimators.falling import falling
 
@@ -51,7 +51,7 @@ def test_expected_errors_are_those_of_real_releases() -> None:
     rng = np.random.default_rng(1)
 
     def simulated(epsilon: float) -> float:
-        runs = [_errors(falling(_simulated(counts, number, epsilon, rng)), counts, number)[1] for _ in range(60)]
+        runs = [_errors(falling(simulated_curve(counts, number, epsilon, rng)), counts, number)[1] for _ in range(60)]
         return float(np.mean(runs))
 
     real = []

@@ -168,3 +168,15 @@ def test_vector_of_counts_is_unbiased() -> None:
     assert abs(np.mean(overlaps)) < 6.2 * 1.6 * expected / math.sqrt(60)
     with pytest.raises(IncompatibleError, match="buckets"):
         one.overlap(vector_of_counts(both, 1, buckets=64))
+
+
+def test_compare_sets_the_field_beside_the_estimators() -> None:
+    from unnoise.answers.compare import compare
+
+    counts = np.concatenate([np.zeros(500, dtype=int), zipf(3000)])
+    found = compare(counts, epsilon=1, methods=["isotonic", "direct", "hay", "manurangsi", "naive"], repetitions=2)
+    errors = {result.method: result.w1 for result in found.results}
+    assert errors["direct"] < errors["isotonic"] < errors["naive"]
+    assert not any(result.failure for result in found.results)
+    with pytest.raises(InputError, match="method must be"):
+        compare(counts, epsilon=1, methods=["magic"])

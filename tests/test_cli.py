@@ -369,3 +369,16 @@ def test_demo(shell, tmp_path, monkeypatch):
     assert sorted(os.listdir(tmp_path / "out/demo")) == [
         "EWR.sketch", "JFK.sketch", "LGA.sketch", "new-york.sketch", "report.html",
     ]  # fmt: skip
+
+
+def test_a_random_seed_is_one_for_all_groups_and_shown(shell, visits, tmp_path):
+    base = ["sketch", visits, "-c", "url", "-e", "1", "--cells", "64", "--hash-seed"]
+    shell(*base, "random", "-o", tmp_path / "a")
+    shell(*base, "random", "-o", tmp_path / "set", "--by", "site", "--groups", "A,B")
+    seed = Sketch.load(tmp_path / "a").layout.hash_seed
+    assert seed > 1000
+    assert str(seed) in shell("inspect", tmp_path / "a")
+    assert GroupedSketch.load(tmp_path / "set").sketches["A"].layout.hash_seed != seed
+    shell(*base, seed, "-o", tmp_path / "b")
+    assert Sketch.load(tmp_path / "b").layout.hash_seed == seed
+    assert "must be an integer or random" in shell.fails(*base, "x", "-o", tmp_path / "c")

@@ -97,7 +97,7 @@ def test_equal_first_words_are_told_apart_by_the_second() -> None:
     codes = np.array([[7, 2], [7, 1], [7, 2], [3, 9]], dtype=np.uint64)
     order, first = _by_person(codes)
     assert [codes[i].tolist() for i in order] == [[3, 9], [7, 1], [7, 2], [7, 2]]
-    assert first.tolist() == [True, True, True, False]
+    assert first.tolist() == [0, 1, 2]
 
 
 def test_huge_counts_are_limited_without_being_told_apart() -> None:

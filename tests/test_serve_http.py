@@ -65,6 +65,8 @@ MAY = {
     ("GET", "/tasks/reach/over-time"): {"viewer", "administrator"},
     ("GET", "/tasks/reach/overlap"): {"viewer", "administrator"},
     ("GET", "/tasks/reach/sketch"): {"viewer", "administrator"},
+    ("GET", "/tasks/reach/sums"): {"viewer", "administrator"},
+    ("POST", "/tasks/reach/sums"): {"administrator"},
     ("GET", "/tasks/reach/answer.csv"): {"viewer", "administrator"},
     ("GET", "/tasks/reach/report.html"): {"viewer", "administrator"},
     ("GET", "/tokens"): {"administrator"},

@@ -31,7 +31,7 @@ from ..noise import DiscreteLaplace, Exact, exact_positive, tidy
 from .reconstruct import reconstruct
 from .simulate import Setting
 
-__all__ = ["Advice", "Candidate", "advise"]
+__all__ = ["Advice", "Candidate", "advise", "simulated_curve"]
 
 USELESS = 0.5
 """Relative error of the number of items from which an answer is no answer."""
@@ -159,7 +159,7 @@ def _expected(
         try:
             if name == "direct":
                 counts, number = setting.counts(rng)
-                found = falling(_simulated(counts, number, epsilon, rng))
+                found = falling(simulated_curve(counts, number, epsilon, rng))
             else:
                 release = (setting if not known else _with_zeros(setting, domain or items)).draw(rng)
                 some = release.values > 0
@@ -180,7 +180,7 @@ def _with_zeros(setting: Setting, domain: int) -> Setting:
     return Setting("known", setting.epsilon, domain, domain, merges=setting.merges, shape=law)
 
 
-def _simulated(counts: Int64, number: Int64, epsilon: float, rng: np.random.Generator) -> NoisyCurve:
+def simulated_curve(counts: Int64, number: Int64, epsilon: float, rng: np.random.Generator) -> NoisyCurve:
     """A noisy curve of data that nobody has."""
     first, last = blocks()
     a = math.exp(-epsilon)

@@ -15,16 +15,23 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Int64
+from ..baselines import BASELINES
 from ..errors import InputError, UnnoiseError
+from ..estimators._fit import Fit
+from ..estimators.falling import falling
 from ..estimators.methods import METHODS, check_method
 from ..noise import DiscreteLaplace, Exact
 from ..noisy import NoisyProfile, tally
+from .advise import simulated_curve
 from .profile import Profile
 from .reconstruct import reconstruct
 from .simulate import draw_noisy_profile, errors
 
 __all__ = ["Comparison", "Result", "compare"]
 
+
+OTHERS = ("direct", *(name for name in BASELINES if name not in METHODS))
+"""Systems that look at the true counts themselves: only where they are named."""
 
 LP_RANGE = 1000
 """The linear program is dense: beyond this range of counts it is left out."""
@@ -85,7 +92,7 @@ def compare(
     ----------
     counts : integers ≥ 0, one per item; or distinct counts when ``how_many`` says how many items have each
     domain : size of the domain, where it is larger than the items given: the others have count 0
-    methods : names of estimators, all by default
+    methods : names of estimators, all by default; also "direct" and the systems of :mod:`unnoise.baselines`
     step : told, after every reconstruction, how many are done and how many there are
 
     Examples
@@ -98,12 +105,13 @@ def compare(
     law = DiscreteLaplace(epsilon)  # type: ignore[arg-type]
     chosen = list(methods) if methods else [m for m in METHODS if m != "lp" or values[-1] <= LP_RANGE]
     for method in chosen:
-        check_method(method)
+        if method not in OTHERS:
+            check_method(method)
     rng = np.random.default_rng(seed)
     releases = [draw_noisy_profile(values, cells, law, rng) for _ in range(repetitions)]
     results = []
     for index, method in enumerate(chosen):
-        results.append(_run(method, _telling(releases, step, index, len(chosen)), values, cells))
+        results.append(_run(method, _telling(releases, step, index, len(chosen)), values, cells, rng))
     truth = {"distinct": float(cells[values > 0].sum()), "total": float(values @ cells.astype(float))}
     return Comparison(tuple(results), values, cells, float(law.epsilon), repetitions, truth)
 
@@ -140,7 +148,28 @@ def _telling(
             step(turn * len(releases) + index + 1, turns * len(releases))
 
 
-def _run(method: str, releases: Iterable[NoisyProfile], values: Int64, cells: Int64) -> Result:
+def _answer(
+    method: str, noisy: NoisyProfile, values: Int64, cells: Int64, rng: np.random.Generator
+) -> Profile:
+    """Reconstruct noisy cells, or let a system that needs a trusted holder look at the true counts."""
+    if method in METHODS:
+        return reconstruct(noisy, method=method, norm=METHODS[method].norm)
+    law, whole = noisy.noise, int(cells.sum())
+    if method == "direct":
+        some = values > 0
+        curve = simulated_curve(values[some], cells[some], float(law.epsilon), rng)
+        support, items = falling(curve)
+    else:
+        released = BASELINES[method](np.repeat(values, cells), law.epsilon)
+        support, items = released.support, released.items
+    rest = max(whole - float(items.sum()), 0.0)
+    mass = np.append(rest, items) / (rest + float(items.sum()))
+    return Profile.from_fit(Fit(np.append(0, support), mass, method), noisy)
+
+
+def _run(
+    method: str, releases: Iterable[NoisyProfile], values: Int64, cells: Int64, rng: np.random.Generator
+) -> Result:
     """Reconstruct every release with one estimator and average its errors."""
     found = []
     profile = None
@@ -149,7 +178,7 @@ def _run(method: str, releases: Iterable[NoisyProfile], values: Int64, cells: In
     for noisy in releases:
         start = time.perf_counter()
         try:
-            profile = reconstruct(noisy, method=method, norm=METHODS[method].norm)
+            profile = _answer(method, noisy, values, cells, rng)
         except UnnoiseError as error:
             return Result(method, failure=" ".join(str(error).split()))
         seconds = time.perf_counter() - start

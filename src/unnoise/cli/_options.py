@@ -221,9 +221,23 @@ Rate = Annotated[
     str | None,
     typer.Option("--rate", metavar="R", rich_help_panel=SKETCH, help="Keep cells for this share of the domain only."),
 ]
+def as_seed(value: str | int) -> int:
+    """Return a seed of the hash, drawn now where ``random`` is asked for."""
+    from .._sampler import _system_stream
+
+    if value == "random":
+        return _system_stream().bits(64)
+    try:
+        return int(value)
+    except ValueError:
+        raise typer.BadParameter(f"--hash-seed must be an integer or random, got {value!r}") from None
+
+
 HashSeed = Annotated[
-    int, typer.Option("--hash-seed", metavar="S", rich_help_panel=SKETCH, help="Equal for sketches to be merged.")
-]
+    int,
+    typer.Option("--hash-seed", metavar="S", rich_help_panel=SKETCH, parser=as_seed,
+                 help="Equal for sketches to be merged; random draws one, which inspect shows."),
+]  # fmt: skip
 Method = Annotated[
     str,
     typer.Option("--method", metavar="NAME", rich_help_panel=OUT, autocompletion=_methods,

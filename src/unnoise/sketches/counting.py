@@ -79,6 +79,12 @@ class Located:
             self._scatter(cells, start, -1)
         self._added = 0
 
+    def take_persons(self) -> UInt64:
+        """Return the persons, which are kept no longer."""
+        persons, self.persons = self.persons, None
+        assert persons is not None, "a call that limits persons has them in every piece"
+        return persons
+
     def _scatter(self, cells: Int64, start: int, sign: int) -> None:
         block = slice(start, start + BLOCK)
         scatter_add(cells, self.cells[block], _ones() if self.counts is None else self.counts[block], sign)

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LARGEST_COUNT", "STAGE", "take_in"]
 
-STAGE = 1 << 20
-"""Rows of a stream that are held back."""
+STAGE = 1 << 18
+"""Rows of a stream that are held back; also how many are divided among groups at a time."""
 
 LARGEST_COUNT = 1 << 53
 """A count beyond counts as this: to refuse it would tell that it is there."""
@@ -194,10 +194,10 @@ class _Intake:
         finder = self.first._finding()
         if rows.size == 0:
             return []
+        numbers = None if self.groups is None else self.numbers(rows.group)
         cells = finder.find(rows.columns)
         owned = not any(cells is column for column in rows.columns)
         found = Located(cells, rows.counts, self.codes.of(rows.person) if self.codes and rows.person else None, owned)
-        numbers = None if self.groups is None else self.numbers(rows.group)
         if self.layout.kind == "hashed" or cells.min() >= 0:
             return self.divided(found, numbers)
         if self.first._unknown == "error" and (cells == OUTSIDE).any():
@@ -230,10 +230,13 @@ class _Intake:
         """Divide rows among the sketches."""
         if numbers is None:
             return [(0, found)]
-        order = np.argsort(numbers, kind="stable")
-        ends = np.searchsorted(numbers[order], np.arange(len(self.sketches) + 1))
-        pairs = [(number, order[ends[number] : ends[number + 1]]) for number in range(len(self.sketches))]
-        parts: Parts = [(number, _rows_of(found, rows)) for number, rows in pairs if rows.size]
+        parts: Parts = []
+        for start in range(0, numbers.size, STAGE):
+            block = numbers[start : start + STAGE]
+            order = np.argsort(block, kind="stable")
+            ends = np.searchsorted(block[order], np.arange(len(self.sketches) + 1))
+            for number in np.flatnonzero(np.diff(ends)).tolist():
+                parts.append((number, _rows_of(found, start + order[ends[number] : ends[number + 1]])))
         found.wipe()
         return parts
 
@@ -251,8 +254,7 @@ class _Intake:
         kept: Parts = []
         for number, pieces in mine.items():
             joined = _join(pieces)
-            assert joined.persons is not None
-            cells, counts = limit_contributions(joined.cells, joined.counts, joined.persons, most, stream)
+            cells, counts = limit_contributions(joined.cells, joined.counts, joined.take_persons(), most, stream)
             kept.append((number, Located(cells, counts, owned=cells is not joined.cells or joined.owned)))
             if cells is not joined.cells:
                 joined.wipe()

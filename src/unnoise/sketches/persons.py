@@ -114,15 +114,19 @@ def limit_contributions(
     """
     if cells.size == 0:
         return cells, counts
-    weights = np.ones(cells.size, dtype=np.int64) if counts is None else np.abs(counts)
-    order, first = _by_person(persons)
-    who = np.empty(cells.size, dtype=np.int64)
-    who[order] = np.cumsum(first) - 1
-    over = _over_limit(weights, who, most)
-    if not over.any():
+    order, starts = _by_person(persons)
+    del persons  # the longest of all; whoever passed it may have let it go
+    sizes = np.diff(np.append(starts, cells.size))
+    totals = sizes if counts is None else np.add.reduceat(np.minimum(np.abs(counts), most + 1)[order], starts)
+    if (totals <= most).all():
         return cells, counts
+    over = np.empty(cells.size, dtype=bool)
+    over[order] = np.repeat(totals > most, sizes)
+    who = np.empty(cells.size, dtype=np.int64)
+    who[order] = np.repeat(np.arange(sizes.size), sizes)
     rows = np.flatnonzero(over)
-    chosen = _choose(rows, weights[rows], who[rows], most, stream)
+    order, who = order[:0], who[rows]
+    chosen = _choose(rows, None if counts is None else np.abs(counts[rows]), who, most, stream)
     kept = ~over
     left = np.concatenate([cells[kept], cells[chosen]])
     if counts is None:
@@ -130,28 +134,46 @@ def limit_contributions(
     return left, np.concatenate([counts[kept], np.sign(counts[chosen])])
 
 
-def _by_person(persons: UInt64) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Return an order of the rows in which each person's stand together, and which of them begins a person."""
+def _by_person(persons: UInt64) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return an order of the rows in which each person's stand together, and where in it each person begins."""
     words = persons.reshape(len(persons), -1)
-    order = np.argsort(words[:, 0], kind="stable")
-    first = np.append(True, words[order[1:], 0] != words[order[:-1], 0])
-    if words.shape[1] > 1 and (~first[1:] & (words[order[1:], 1] != words[order[:-1], 1])).any():  # once in 2^64 pairs
+    order = np.argsort(words[:, 0])
+    first = _changes(words[:, 0], order)
+    if words.shape[1] > 1 and (_changes(words[:, 1], order) & ~first).any():  # once in 2^64 pairs of persons
         order = np.lexsort((words[:, 1], words[:, 0]))
-        first = np.append(True, (words[order[1:]] != words[order[:-1]]).any(axis=1))
-    return order, first
+        first = _changes(words[:, 0], order) | _changes(words[:, 1], order)
+    return order, np.flatnonzero(first)
 
 
-def _over_limit(weights: Int64, who: Int64, most: int) -> NDArray[np.bool_]:
-    """Tell which rows belong to a person with more than ``most`` occurrences."""
-    totals = np.zeros(int(who.max()) + 1, dtype=np.float64)
-    np.add.at(totals, who, np.minimum(weights, most + 1).astype(np.float64))  # whole numbers: exact below 2^53
-    return np.asarray((totals > most)[who])
+def _changes(values: NDArray[Any], order: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Tell where, in that order, a value differs from the one before; the first does."""
+    changes = np.ones(order.size, dtype=bool)
+    for start in range(1, order.size, CHUNK):
+        near = values[order[start - 1 : start + CHUNK]]
+        changes[start : start + CHUNK] = near[1:] != near[:-1]
+    return changes
 
 
-def _choose(rows: NDArray[np.intp], weights: Int64, who: Int64, most: int, stream: Keystream) -> NDArray[np.intp]:
+def _choose(
+    rows: NDArray[np.intp], weights: Int64 | None, who: Int64, most: int, stream: Keystream
+) -> NDArray[np.intp]:
     """Return a row for every occurrence that is kept: of each person the ``most`` with the first times."""
+    times: NDArray[Any]
+    if weights is None:
+        times = stream.words(rows.size)
+    else:
+        at, times = _times(weights, most, stream)
+        rows, who = rows[at], who[at]
+    order = np.lexsort((times, who))
+    starts = np.flatnonzero(_changes(who, order))
+    rank = np.arange(order.size) - np.repeat(starts, np.diff(np.append(starts, order.size)))
+    return np.asarray(rows[order[rank < most]])
+
+
+def _times(weights: Int64, most: int, stream: Keystream) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Return the ``most`` first times of the occurrences of each row, and whose row each is."""
     tries = np.minimum(weights, most)
-    at = np.repeat(np.arange(rows.size), tries)
+    at = np.repeat(np.arange(weights.size), tries)
     begin = np.cumsum(tries) - tries
     number = np.arange(at.size) - begin[at]  # 0, 1, … within a row
     uniform = (stream.words(at.size) >> np.uint64(11)).astype(np.float64) + 0.5
@@ -161,8 +183,4 @@ def _choose(rows: NDArray[np.intp], weights: Int64, who: Int64, most: int, strea
         times[begin[more] + k] += times[begin[more] + k - 1]
         k += 1
         more = more[tries[more] > k]
-    order = np.lexsort((times, who[at]))
-    person = who[at[order]]
-    starts = np.flatnonzero(np.append(True, person[1:] != person[:-1]))
-    rank = np.arange(order.size) - np.repeat(starts, np.diff(np.append(starts, order.size)))
-    return np.asarray(rows[at[order[rank < most]]])
+    return at, times

@@ -313,7 +313,7 @@ begin_epoch() first, which draws fresh noise
         Notes
         -----
         A row with a null is dropped. A call counts all or nothing, also when it is interrupted; only an iterator or
-        stream of more than a million items is counted as it comes, and if it ends early the sketch is broken and
+        stream of more than 262,144 items is counted as it comes, and if it ends early the sketch is broken and
         refuses everything from then on. A count beyond ±2^53 counts as ±2^53.
         """
         self.take_in(read_items(items, counts, person), persons=person is not None)
