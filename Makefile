@@ -44,12 +44,14 @@ lint: $(VENV)/.test
 
 audit: $(VENV)/.test
 	$(BIN)/python benchmarks/coverage.py
+	$(BIN)/python benchmarks/coverage.py --kinds --repetitions 1000
+	$(BIN)/python benchmarks/plan.py --runs 100
 	$(BIN)/python benchmarks/accuracy.py
 	$(BIN)/python benchmarks/sites.py --scenario --tables 100000
 	$(BIN)/python benchmarks/faults.py
 
 bench: $(VENV)/.test
-	for script in noise paper reconstruct accuracy coverage items merge sites sketch direct field cli spark; do \
+	for script in noise paper reconstruct accuracy coverage plan items merge sites sketch direct field cli spark; do \
 	  $(BIN)/python benchmarks/$$script.py --write || exit 1; done
 
 $(VENV)/bin/python:
