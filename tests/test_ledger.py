@@ -186,7 +186,8 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
-    monkeypatch.setattr(sys, "argv", ["unnoise", *map(str, arguments)])
+    force = ["--force"] if arguments[0] == "sketch" else []
+    monkeypatch.setattr(sys, "argv", ["unnoise", *map(str, arguments), *force])
     with pytest.raises(SystemExit) as left:
         main()
     return int(left.value.code or 0)

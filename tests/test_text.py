@@ -110,8 +110,10 @@ def test_groups_in_a_terminal(
         main()
     assert not left.value.code
     shown = capsys.readouterr().out
-    assert "owned" in shown
     assert dangers(shown) == []
+    if command == ["inspect"]:
+        return  # it names no group
+    assert "owned" in shown
     if "--json" not in command:
         assert "[red]" in re.sub(r"\s", "", shown), "markup is shown, not obeyed"
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -19,7 +20,7 @@ from ..errors import InputError
 from ..text import inert, inert_cell, inert_html
 from .estimate import Estimate
 from .questions import Sheet, mark
-from .render import plain, sensible, sheet_dict
+from .render import first_sentence, plain, sheet_dict
 
 if TYPE_CHECKING:
     from .compare import Comparison
@@ -55,15 +56,14 @@ def profiles_document(
 ) -> Document:
     """Return what is to be written about one profile or several groups."""
     first = next(iter(named.values()))
-    question, estimate = first.head
-    value, low, high = sensible(estimate, whole=question.whole)
-    lead = question.said(f"about {value} ({low}–{high})", first.asked.noun)
+    before, value, between, after = first_sentence(first)
+    lead = f"{before}{value}{' ' if between else ''}{between}{after}"
     groups = list(named) != [""]
     whole = {name: sheet_dict(sheet) for name, sheet in named.items()}
     about = {"guarantee": guarantee} if guarantee else {}
     return Document(
         title=title,
-        lead=(f"{next(iter(named))}: " if groups else "") + lead[0].upper() + lead[1:],
+        lead=(f"{next(iter(named))}: " if groups else "") + lead,
         long=_long(named),
         tables={"answers": _answers(named, groups), "frequencies": _frequencies(named, groups)},
         about=about | {f"note {i}": note for i, note in enumerate(warnings, 1)},
@@ -79,6 +79,14 @@ def _estimates(estimates: Sequence[Estimate]) -> dict[str, list[Any]]:
         "interval": [e.kind for e in estimates], "data_share": [e.data_share for e in estimates],
         "note": [mark(e) for e in estimates],
     }  # fmt: skip
+
+
+def _whole(estimate: Estimate) -> Estimate:
+    """Round to whole things for a person, the interval outwards."""
+    if not math.isfinite(estimate.high):
+        return estimate
+    low, high = math.floor(estimate.low + 1e-9), math.ceil(estimate.high - 1e-9)
+    return Estimate(float(round(estimate.value)), estimate.stderr, float(low), float(high), estimate.level)
 
 
 def _ranges(sheet: Sheet) -> list[tuple[int, int, Estimate]]:
@@ -109,7 +117,9 @@ def _answers(named: Mapping[str, Sheet], groups: bool) -> Columns:
     columns: dict[str, list[Any]] = {"group": [row[0] for row in rows]} if groups else {}
     columns["question"] = [question.labelled(sheet.asked.noun) for _, sheet, question, _ in rows]
     kept = ("estimate", "low", "high", "note")
-    return columns | {key: value for key, value in _estimates([row[3] for row in rows]).items() if key in kept}
+    shown = [_whole(estimate) if question.whole else estimate for _, _, question, estimate in rows]
+    found = _estimates(shown) | {"note": [mark(row[3]) for row in rows]}
+    return columns | {key: found[key] for key in kept}
 
 
 def _frequencies(named: Mapping[str, Sheet], groups: bool) -> Columns:
@@ -117,7 +127,7 @@ def _frequencies(named: Mapping[str, Sheet], groups: bool) -> Columns:
     columns: dict[str, list[Any]] = {"group": [row[0] for row in rows]} if groups else {}
     columns["times"] = [f"{first:,}" if first == last else f"{first:,}–{last:,}" for _, first, last, _ in rows]
     many = next(iter(named.values())).asked.noun.many
-    estimates = [row[3] for row in rows]
+    estimates = [_whole(row[3]) for row in rows]
     return columns | {many: [e.value for e in estimates], "low": [e.low for e in estimates],
                       "high": [e.high for e in estimates]}  # fmt: skip
 

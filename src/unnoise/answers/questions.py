@@ -54,6 +54,9 @@ WIDE = 0.5
 """An answer is unreliable where half of its interval is more than this share of it."""
 
 
+FEW = 5
+"""That there is next to nothing is known well enough up to here."""
+
 HOPELESS = 100
 """An interval so many times the answer says nothing."""
 
@@ -273,12 +276,12 @@ def sheets(profiles: Profile | Mapping[str, Profile], asked: Asked | None = None
 def mark(estimate: Estimate) -> str:
     """Say in two words what a reader must know before using an answer; nothing where it is good.
 
-    >>> mark(Estimate(100.0, 5.0, 90.0, 110.0)), mark(Estimate(3.0, 2.0, 0.0, 7.0))
-    ('', 'unreliable')
+    >>> mark(Estimate(100.0, 5.0, 90.0, 110.0)), mark(Estimate(3.0, 2.0, 0.0, 7.0)), mark(Estimate(0.0, 1.0, 0.0, 2.0))
+    ('', 'unreliable', '')
     """
     half = (estimate.high - estimate.low) / 2
     if estimate.marked or half > HOPELESS * max(abs(estimate.value), 1.0):
         return TOO_NOISY
-    if half > WIDE * abs(estimate.value):
+    if half > WIDE * abs(estimate.value) and (abs(estimate.value) >= 1 or half > FEW):
         return "unreliable"
     return "mostly model" if estimate.kind == "model" and estimate.data_share < WIDE else ""

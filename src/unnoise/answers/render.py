@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from .profile import Profile, Table
 
 __all__ = [
-    "as_dict", "chosen_counts", "profile_html", "profile_text", "rich_table", "sensible", "sheet_dict",
+    "as_dict", "chosen_counts", "first_sentence", "profile_html", "profile_text",
+    "rich_table", "sensible", "sheet_dict",
     "table_html", "table_text",
 ]  # fmt: skip
 
@@ -81,6 +82,15 @@ def _written(x: float, digits: int) -> str:
         return f"{x:.2g}".replace("e+", "e")
     rounded = round(x, digits) + 0.0
     return f"{rounded:,.{max(digits, 0)}f}" if digits <= 6 else f"{rounded:.3g}"
+
+
+def first_sentence(sheet: Sheet) -> tuple[str, str, str, str]:
+    """Return the answer that heads a page in four pieces: before, value, interval (may be empty) and after."""
+    question, estimate = sheet.head
+    value, low, high = sensible(estimate, whole=question.whole)
+    few = question.whole and estimate.value < 0.5
+    before, _, after = question.said("at most \0" if few else "about \0", sheet.asked.noun).partition("\0")
+    return before[0].upper() + before[1:], high if few else value, "" if few else f"({low}–{high})", after
 
 
 def headline(profile: Profile) -> list[tuple[str, ...]]:

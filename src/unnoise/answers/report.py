@@ -27,7 +27,7 @@ from ..text import inert, inert_cell, inert_html
 from .binned import Curve, true_curve
 from .palette import DARK, LIGHT
 from .questions import ALL_GROUPS, Asked, Sheet, mark, sheets
-from .render import plain, sensible, sheet_dict
+from .render import first_sentence, plain, sensible, sheet_dict
 from .report_tables import answers_table, numbers_table, parameters
 
 if TYPE_CHECKING:
@@ -186,15 +186,12 @@ def _reading(sheet: Sheet) -> str:
 
 def _said(sheet: Sheet, group: str, several: int) -> dict[str, str]:
     """Return the first sentence in pieces, the mark of its answer, and the line below, as plain text."""
-    question, estimate = sheet.head
-    value, low, high = sensible(estimate, whole=question.whole)
-    few = question.whole and estimate.value < 0.5
-    before, _, after = question.said("at most \0" if few else "about \0", sheet.asked.noun).partition("\0")
+    before, value, between, after = first_sentence(sheet)
     where = "In all groups together" if group == ALL_GROUPS else f"In {group}"
-    before = f"{where}, {before[0].lower()}{before[1:]}" if group else before[0].upper() + before[1:]
+    before = f"{where}, {before[0].lower()}{before[1:]}" if group else before
     return {
-        "before": before, "value": high if few else value, "between": "" if few else f"({low}–{high})",
-        "after": after, "mark": mark(estimate), "lede": _lede(sheet, group, several),
+        "before": before, "value": value, "between": between, "after": after, "mark": mark(sheet.head[1]),
+        "lede": _lede(sheet, group, several),
     }  # fmt: skip
 
 

@@ -54,13 +54,12 @@ def _cell(question: Question, estimate: Estimate) -> tuple[str, str]:
 
 def _print_one(sheet: Sheet, console: Console) -> None:
     from ..answers.questions import mark
-    from ..answers.render import rich_table, sensible, subtitle
+    from ..answers.render import first_sentence, rich_table, sensible, subtitle
 
     noun = sheet.asked.noun
-    question, estimate = sheet.head
-    value, low, high = sensible(estimate, whole=question.whole)
-    said = question.said(f"about [bold]{value}[/bold] ({low}–{high})", noun)
-    console.print(f"\n{said[0].upper()}{said[1:]}\n")
+    before, value, between, after = first_sentence(sheet)
+    said = f"{inert_markup(before)}[bold]{value}[/bold]{' ' if between else ''}{between}{inert_markup(after)}"
+    console.print(f"\n{said}\n")
     table = rich_table("question", "estimate", "95 % interval", "", left=("question", ""))
     for question, estimate in sheet.shown:
         value, low, high = sensible(estimate, whole=question.whole)

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._sampler import Keystream, _system_stream
-from ..arrays import Int64
+from ..arrays import Floats, Int64
 from .hashing import Column, UInt64, as_series
 
 __all__ = ["PersonCodes", "limit_contributions"]
@@ -170,7 +170,7 @@ def _choose(
     return np.asarray(rows[order[rank < most]])
 
 
-def _times(weights: Int64, most: int, stream: Keystream) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+def _times(weights: Int64, most: int, stream: Keystream) -> tuple[NDArray[np.intp], Floats]:
     """Return the ``most`` first times of the occurrences of each row, and whose row each is."""
     tries = np.minimum(weights, most)
     at = np.repeat(np.arange(weights.size), tries)

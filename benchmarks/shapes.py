@@ -1,0 +1,215 @@
+"""Shapes outside the battery: heaped counts, wide bodies, small counts in few cells, few values, and shapes at random.
+
+Errors are means over repetitions, as ratios to `paper` with its best p (ℓ1 and W1), to `likelihood` (ℓ1) and to
+`isotonic` (W1). Shapes at random are mixtures of one to three of: Poisson, geometric, negative binomial, Zipf, capped
+Zipf, normal, uniform somewhere, one spike; one in seven is heaped at multiples of 5; 500 to 10⁵ cells, ε = 0.05 to 2.5.
+
+    python benchmarks/shapes.py [--runs N] [--shapes N] [--write]
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import argparse
+import math
+import time
+
+import numpy as np
+from _battery import drawn, errors, noised, seeded
+from _report import machine, write_section
+
+from unnoise.errors import ConvergenceError, InputError
+from unnoise.estimators.auto import auto
+from unnoise.estimators.banded import likelihood
+from unnoise.estimators.isotonic import isotonic
+from unnoise.estimators.paper import paper
+
+METHODS = {
+    "auto": auto,
+    "likelihood": likelihood,
+    "isotonic": isotonic,
+    **{f"paper {p}": (lambda noisy, p=p: paper(noisy, norm=p)) for p in (1, 2, math.inf)},
+}
+WIDEST_FOR_PAPER = 3000
+"""`paper` inverts a dense window: beyond this it is left out."""
+
+GROUPS = {
+    "heaped counts": (("even", "fives", "tens", "heaped 5", "heaped 10", "heaped both", "weeks"), (5000, 200_000)),
+    "small counts": (("Poisson 0.05", "Poisson 0.3", "Poisson 1", "binomial"), (500, 2000, 5000)),
+    "few values": (("equal 0", "equal 1", "equal 3", "equal 20", "two 0 1", "two 0 5", "two 1 2"), (500, 5000)),
+}
+EPSILONS = {"heaped counts": (0.1, 0.5, 1), "small counts": (0.1, 0.5, 1, 2), "few values": (0.1, 0.5, 1)}
+
+
+def geometric(mean: float, d: int, rng: np.random.Generator) -> np.ndarray:
+    return rng.geometric(1 / (mean + 1), d) - 1
+
+
+def heaped(counts: np.ndarray, share: float, to: int, rng: np.random.Generator) -> np.ndarray:
+    """Round a share of the counts to multiples."""
+    return np.where(rng.random(counts.size) < share, np.rint(counts / to).astype(np.int64) * to, counts)
+
+
+def counts_of(name: str, d: int, rng: np.random.Generator) -> np.ndarray:
+    """Counts of d cells."""
+    match name.split():
+        case ["even"]:
+            return 2 * geometric(9, d, rng)
+        case ["fives"]:
+            return 5 * geometric(10, d, rng)
+        case ["tens"]:
+            return 10 * geometric(3, d, rng)
+        case ["heaped", "both"]:
+            return heaped(heaped(rng.negative_binomial(1.5, 0.04, d), 0.2, 5, rng), 0.3, 10, rng)
+        case ["heaped", to]:
+            return heaped(geometric(20, d, rng), 0.5, int(to), rng)
+        case ["weeks"]:
+            counts = geometric(30, d, rng)
+            return np.where(rng.random(d) < 0.6, counts // 7 * 7, counts)
+        case ["binomial"]:
+            return rng.binomial(4, 0.3, d)
+        case ["equal", value]:
+            return np.full(d, int(value))
+        case ["two", one, other]:
+            return np.where(rng.random(d) < 0.6, int(one), int(other))
+    return drawn(name, d, rng)
+
+
+def part(rng: np.random.Generator, d: int) -> np.ndarray:
+    """Counts of one component of a shape at random."""
+    zipf = np.arange(1, 2001) ** -rng.uniform(1.3, 3)
+    ranks = 1 + np.searchsorted(np.cumsum(zipf / zipf.sum()), rng.random(d))
+    match rng.integers(8):
+        case 0:
+            return rng.poisson(10 ** rng.uniform(-1, 1.5), d)
+        case 1:
+            return geometric(10 ** rng.uniform(-0.5, 2), d, rng)
+        case 2:
+            return ranks
+        case 3:
+            return np.minimum(ranks, rng.integers(5, 60))
+        case 4:
+            return rng.integers(0, int(10 ** rng.uniform(0.5, 2.5)) + 1, d) + int(10 ** rng.uniform(0, 2) - 1)
+        case 5:
+            return np.full(d, int(10 ** rng.uniform(0, 2.3)))
+        case 6:
+            normal = rng.normal(10 ** rng.uniform(0.5, 2.3), 10 ** rng.uniform(0, 1.3), d)
+            return np.maximum(np.rint(normal), 0).astype(np.int64)
+    return rng.negative_binomial(rng.uniform(0.3, 4), rng.uniform(0.02, 0.5), d)
+
+
+def at_random(number: int) -> tuple[np.ndarray, float]:
+    """Counts and ε of one shape at random."""
+    rng = seeded("at random", number)
+    d, epsilon = int(10 ** rng.uniform(2.7, 5)), round(10 ** rng.uniform(-1.3, 0.4), 3)
+    parts = np.array([part(rng, d) for _ in range(1 + rng.integers(3))])
+    which = rng.choice(len(parts), d, p=rng.dirichlet(np.ones(len(parts))))
+    counts = parts[which, np.arange(d)]
+    return (heaped(counts, 0.4, 5, rng) if rng.random() < 1 / 7 else counts), epsilon
+
+
+def measured(counts: np.ndarray, epsilon: float, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """ℓ1 and W1 of every method, and seconds of `auto`."""
+    values, tally = np.unique(counts, return_counts=True)
+    noisy = noised(values, tally, epsilon, rng)
+    found = {}
+    for name, method in METHODS.items():
+        if name.startswith("paper") and noisy.values[-1] > WIDEST_FOR_PAPER:
+            continue
+        begin = time.process_time()
+        try:
+            fit = method(noisy)
+        except (ConvergenceError, InputError):
+            continue
+        error = errors(values, tally / tally.sum(), fit.support, fit.mass)
+        found[name] = np.array([error[0], error[3], time.process_time() - begin])
+    return found
+
+
+def mean(runs: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Means by method, and `paper` with its best p for either error."""
+    table = {name: np.mean([run[name] for run in runs if name in run], axis=0) for name in runs[0]}
+    papers = [table[name] for name in table if name.startswith("paper")]
+    table["paper"] = np.min(papers, axis=0) if papers else np.full(3, np.nan)
+    return table
+
+
+def row(name: str, table: dict[str, np.ndarray]) -> str:
+    ours = table["auto"]
+    ratios = [ours[0] / table["paper"][0], ours[1] / table["paper"][1]]
+    ratios += [ours[0] / table["likelihood"][0], ours[1] / table["isotonic"][1]]
+    return (
+        f"| {name} | {ours[0]:.4f} | {ours[1]:.4f} | " + " | ".join(f"{r:.2f}" for r in ratios) + f" | {ours[2]:.2f} |"
+    )
+
+
+HEAD = ["| case | ℓ1 | W1 | ℓ1 / paper | W1 / paper | ℓ1 / likelihood | W1 / isotonic | s |", "|---|" + "--:|" * 7]
+
+
+def wide(runs: int) -> list[str]:
+    """Counts spread evenly over a long range."""
+    lines = []
+    for top, d, epsilon in ((10_000, 1_000_000, 0.1), (10_000, 1_000_000, 1), (30_000, 300_000, 0.5)):
+        made = []
+        for k in range(runs):
+            rng = seeded("wide", top, epsilon, k)
+            made.append(measured(rng.integers(0, top + 1, d), epsilon, rng))
+        lines.append(row(f"uniform 0..{top:,}, {d:,}, ε={epsilon:g}", mean(made)))
+    return lines
+
+
+def random_shapes(number: int) -> list[str]:
+    """Geometric means and quantiles of the ratios over shapes at random."""
+    ratios = []
+    for k in range(number):
+        counts, epsilon = at_random(k)
+        table = mean([measured(counts, epsilon, seeded("noise", k))])
+        ratios.append([table["auto"][i] / np.maximum(table[other][i], 1e-9) for i in (0, 1) for other in OTHERS])
+    names = [f"{metric} / {other}" for metric in ("ℓ1", "W1") for other in OTHERS]
+    lines = ["| ratio | geometric mean | median | 95 % | worst |", "|---|--:|--:|--:|--:|"]
+    for name, column in zip(names, np.array(ratios).T):
+        column = np.maximum(column[np.isfinite(column)], 1e-3)
+        figures = (np.exp(np.log(column).mean()), *np.quantile(column, [0.5, 0.95]), column.max())
+        lines.append(f"| {name} | " + " | ".join(f"{x:.2f}" for x in figures) + " |")
+    return lines
+
+
+OTHERS = ("paper", "likelihood", "isotonic")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=20, help="repetitions of a case")
+    parser.add_argument("--shapes", type=int, default=300, help="shapes at random, one repetition each")
+    parser.add_argument("--write", action="store_true", help="put the result into docs/benchmarks.md")
+    options = parser.parse_args()
+    lines = [
+        "## Shapes outside the battery",
+        "",
+        f"Means over {options.runs} repetitions. {machine('numpy', 'scipy')}.",
+        "",
+    ]
+    for group, (names, sizes) in GROUPS.items():
+        lines += [f"### {group.capitalize()}", "", *HEAD]
+        for name in names:
+            for d in sizes:
+                for epsilon in EPSILONS[group]:
+                    made = []
+                    for k in range(options.runs if d <= 5000 else max(2, options.runs // 5)):
+                        rng = seeded(name, d, epsilon, k)
+                        made.append(measured(counts_of(name, d, rng), epsilon, rng))
+                    lines.append(row(f"{name}, {d:,}, ε={epsilon:g}", mean(made)))
+        lines.append("")
+    lines += ["### Wide bodies", "", *HEAD, *wide(max(1, options.runs // 10)), ""]
+    lines += [f"### {options.shapes} shapes at random", "", *random_shapes(options.shapes)]
+    text = "\n".join(lines)
+    print(text)
+    if options.write:
+        write_section("shapes", text)
+
+
+if __name__ == "__main__":
+    main()
