@@ -74,11 +74,6 @@ def merged(cells: np.ndarray, kind: str, epsilon: str | float, power: int) -> un
     return un.NoisyCounts(noisy, un.DiscreteLaplace(epsilon, power), layout(kind))
 
 
-def is_marked(profile: un.Profile) -> bool:
-    """Whether the answer says of itself that the noise hides it."""
-    return "too noisy" in str(profile)
-
-
 def measure(noisy: un.NoisyCounts, frequencies: np.ndarray, bound: int | None) -> dict[str, float]:
     """Compare one answer with the truth; a refusal is a row of its own."""
     start = time.perf_counter()
@@ -97,7 +92,7 @@ def measure(noisy: un.NoisyCounts, frequencies: np.ndarray, bound: int | None) -
     return {
         "refused": 0.0, "error": distinct.value / truth - 1, "covered": float(truth in distinct),
         "miss": max(distinct.low - truth, truth - distinct.high, 0.0) / width, "width": width / truth,
-        "shuffle": shuffle_distance(counts, histogram(frequencies)), "marked": float(is_marked(profile)),
+        "shuffle": shuffle_distance(counts, histogram(frequencies)), "marked": float(distinct.marked),
         "seconds": seconds,
     }  # fmt: skip
 
