@@ -18,7 +18,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 # One thread per process: the tests run two processes, and small matrices gain nothing from more.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo demo-sites node test quick lint docs audit bench clean
+.PHONY: demo demo-sites node test quick lint docs audit audit-invariants bench clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/unnoise demo
@@ -49,6 +49,10 @@ audit: $(VENV)/.test
 	$(BIN)/python benchmarks/accuracy.py
 	$(BIN)/python benchmarks/sites.py --scenario --tables 100000
 	$(BIN)/python benchmarks/faults.py
+
+# ten thousand random sketches against the rules that every answer keeps: hours
+audit-invariants: $(VENV)/.test
+	$(BIN)/python -W ignore benchmarks/invariants.py
 
 bench: $(VENV)/.test
 	for script in noise paper reconstruct accuracy coverage plan items merge sites sketch direct field cli spark; do \

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from unnoise.errors import ConvergenceError, InputError
+from unnoise.estimators._mode import find_mode
 from unnoise.estimators._smooth_channel import BandedChannel
 from unnoise.estimators._smooth_grid import body_of, dense_runs
-from unnoise.estimators._smooth_mode import find_mode
 from unnoise.estimators._smooth_walk import Walk
 from unnoise.estimators.banded import likelihood
 from unnoise.estimators.smooth import smooth
@@ -112,7 +112,7 @@ def test_mode_and_evidence_by_dense_means(epsilon, order):
     walk = Walk(body.counts.astype(float), np.arange(n), order)
     w = walk.precision(10.0)
     y, cells = body.tally / body.cells, float(body.cells)
-    mode = find_mode(channel, y, cells, walk, w, np.full(n, -math.log(n)))
+    mode = find_mode(channel, walk, w, np.full(n, -math.log(n)))
     assert mode.converged
     k = folded_matrix(*body.runs[0], epsilon)
 
@@ -142,10 +142,10 @@ def test_newton_system_by_dense_means(order, epsilon, log_strength, seed):
     position = np.concatenate([np.arange(high - low + 1) for low, high in body.runs])
     walk = Walk(body.counts.astype(float), position, order)
     w = walk.precision(10.0**log_strength)
-    n, cells = body.counts.size, 1000.0
+    n, cells = body.counts.size, float(body.cells)
     f = np.exp(rng.normal(-3, 2, n))
     m, curvature, gradient = channel.forward(f), rng.exponential(1, n), rng.normal(0, 30, n)
-    step, log_det = channel.newton(channel.hold(walk.bands(w)), curvature, f, m, gradient, cells)
+    step, log_det = channel.newton(channel.hold(walk.bands(w)), curvature, channel.at(f), gradient)
     k, d = channel.forward(np.eye(n)), matrix_of(lambda e: walk.differences(e) + walk.offset, n)
     information = cells * np.diag(f) @ k.T @ np.diag(1 / m) @ k @ np.diag(f)
     a = d.T @ np.diag(w) @ d + np.diag(curvature) + information

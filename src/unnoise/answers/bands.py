@@ -221,7 +221,8 @@ class Bands:
     def limits(self, lo: Int64, hi: Int64, level: float) -> Limits:
         """Return estimate, standard error and interval of the number of items with count in lo..hi."""
         size = max(1, CHUNK // max(1, 2 * self.steps.size))
-        parts = [self._limits(lo[i : i + size], hi[i : i + size], level) for i in range(0, lo.size, size)]
+        with np.errstate(over="ignore", invalid="ignore"):  # after many merges: no limits but 0 and all items
+            parts = [self._limits(lo[i : i + size], hi[i : i + size], level) for i in range(0, lo.size, size)]
         return Limits(*(np.concatenate(column) for column in zip(*parts)))
 
     def _limits(self, lo: Int64, hi: Int64, level: float) -> Limits:

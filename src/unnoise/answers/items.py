@@ -49,7 +49,7 @@ from ..estimators.methods import METHODS, estimate_law
 from ..noisy import NoisyProfile
 from .bands import NO_END, Limits
 from .estimate import TOO_NOISY, Estimate, number
-from .modelled import LEAST, ModelledProfile
+from .modelled import ModelledProfile
 from .profile import Answers, Profile, identity
 from .sums import sum_limits
 
@@ -229,9 +229,10 @@ def _wrap(
     max_count: int | None,
 ) -> ItemProfile:
     """Turn item numbers into shares; an empty sketch has all its (no) items at count 1."""
-    items = _calibrated(support, items, total_of(noisy))
+    total = total_of(noisy)
+    items = _calibrated(support, items, total)
     number = float(items.sum())
-    if number < LEAST:
+    if total == 0 or number == 0:
         support, items, number = np.ones(1, dtype=np.int64), np.ones(1), 0.0
     profile = ItemProfile(support, items / items.sum(), method, noisy, notes, max_count, number, law)
     return replace(profile, notices=_notices(profile)) if law is not None else profile

@@ -57,6 +57,15 @@ OPEN, A_FEW = 4.0, 8.0
 Four = tuple[float, float, float, float]
 
 
+BELIEVED = 0.05
+"""Share of data down to which the variance of the averaged models is believed as it stands."""
+
+
+def _quadratic(weights: Floats, covariance: Floats) -> Floats:
+    """bᵀCb for each row b, at least 0."""
+    return np.asarray(np.maximum(np.einsum("ij,ij->i", weights @ covariance, weights), 0.0))
+
+
 def positive_limits(value: Floats, stderr: Floats, level: float) -> tuple[Floats, Floats]:
     """Return limits for a number ≥ 0: those of a normal or of a log-normal variable, whichever is further.
 
@@ -122,10 +131,15 @@ class ModelledProfile(Profile):
         return np.asarray(np.where(blocks.first >= FAR, (hi >= NO_END)[:, None] * 1.0, share))
 
     def _variance(self, weights: Floats, covariance: Floats | None = None) -> Floats:
-        """bᵀCb for each row b, and the scatter of items within the blocks that it cuts."""
+        """bᵀCb for each row b, and the scatter of items within the blocks that it cuts.
+
+        Where next to nothing of it is data (a share below BELIEVED) the model itself is in doubt: the variance grows to
+        the geometric mean of its own and BELIEVED times that of the cells alone.
+        """
         found = self._posterior
-        covariance = found.covariance if covariance is None else covariance
-        plain = np.einsum("ij,ij->i", weights @ covariance, weights)
+        plain = _quadratic(weights, found.covariance if covariance is None else covariance)
+        if covariance is None:
+            plain *= np.sqrt(np.maximum(1.0, BELIEVED * _quadratic(weights, found.vague) / np.maximum(plain, 1e-12)))
         blocks = found.channel.blocks
         cut = np.where(blocks.widths > 1, np.abs(weights) * (1 - np.abs(weights)), 0.0).clip(0)
         return np.asarray(np.maximum(plain, 0) + cut @ found.mean)
@@ -202,10 +216,15 @@ class ModelledProfile(Profile):
         """Keep limits within those of "at or above": falling, and never more than a k-th of all occurrences."""
         curve_low, curve_high = self._curve(level)
         at = np.minimum(lo, self._least_count + curve_low.size - 1) - self._least_count
-        high = np.minimum(high, curve_high[at])
-        high = np.where(lo > 0, np.minimum(high, self._most(level) / np.maximum(lo, 1)), high)
         open_above = (hi >= NO_END) & (lo < self._least_count + curve_low.size)
+        high = np.where(open_above, curve_high[at], np.minimum(high, curve_high[at]))
+        high = np.where(lo > 0, np.minimum(high, self._most(level) / np.maximum(lo, 1)), high)
         low = np.where(open_above, curve_low[at], np.minimum(low, curve_low[at]))
+        beyond = (hi >= NO_END) & ~open_above
+        if beyond.any():  # as far from the value as at the last block, so that these limits fall as well
+            last, value = self._band_values(np.array([self._top]), np.array([NO_END]))[0], self._band_values(lo, hi)
+            high = np.where(beyond, np.minimum(high, value + max(curve_high[-1] - last, 0.0)), high)
+            low = np.where(beyond, np.minimum(low, np.maximum(value - max(last - curve_low[-1], 0.0), 0.0)), low)
         return np.minimum(low, high), high
 
     def _curve(self, level: float) -> tuple[Floats, Floats]:

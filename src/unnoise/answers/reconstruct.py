@@ -11,10 +11,13 @@ input.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
+
 from ..curve import NoisyCurve
-from ..errors import InputError
+from ..errors import ConvergenceError, InputError
 from ..estimators._input import check_max_count, check_noise
 from ..estimators.methods import METHODS, check_method, estimate_law
 from ..noise import DiscreteLaplace, Exact, exact_positive
@@ -80,7 +83,25 @@ def reconstruct(
         from .items import item_profile
 
         return item_profile(given, method=method, norm=norm, max_count=bound, diagnostics=notes)
-    return Profile.from_fit(estimate_law(given, method, norm, bound), profile, max_count=bound, diagnostics=notes)
+    fit = estimate_law(given, method, norm, bound)
+    return _with_intervals(Profile.from_fit(fit, profile, max_count=bound, diagnostics=notes))
+
+
+def _with_intervals(profile: Profile) -> Profile:
+    """Take the intervals of the model where robust ones would be vacuous, as after many merges.
+
+    Undoing the noise multiplies what the cells show by up to φ(π)^(−ρ): where that is more than there are cells, an
+    unbiased estimate says nothing. It depends on public parameters only.
+    """
+    noise, around = profile.noisy.noise, np.linspace(0, np.pi, 257)
+    amplified = -float(np.log(noise.characteristic(around).clip(1e-300)).min())
+    if amplified < math.log(profile.cells):
+        return profile
+    try:
+        other = profile.with_intervals("model")
+        return other if math.isfinite(other.distinct.high) else profile
+    except ConvergenceError:
+        return profile
 
 
 def _from_curve(curve: NoisyCurve, method: str, bound: int | None, clipped: bool) -> Profile:

@@ -23,7 +23,7 @@ from ..arrays import Floats
 from ._channel import Channel, S
 from ._smooth_walk import Walk
 
-__all__ = ["Mode", "find_mode"]
+__all__ = ["MATTERS", "Mode", "find_mode"]
 
 
 TOLERANCE = 1e-3

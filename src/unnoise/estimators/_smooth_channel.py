@@ -21,9 +21,8 @@ Merged noise has no such inverse: :mod:`._fourier`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,13 +31,12 @@ from scipy.linalg.lapack import dgbtrf, dgbtrs, dpttrf, dpttrs
 
 from ..arrays import Floats
 from ..noise import DiscreteLaplace
+from ._channel import Bands
 from ._smooth_grid import Body
 
-__all__ = ["BandedChannel", "BodyChannel"]
+__all__ = ["BandedChannel", "Seen"]
 
 Int32 = NDArray[np.int32]
-Bands = Sequence[Floats]
-"""A symmetric banded matrix: entry k holds the k-th superdiagonal, N long, its last k entries unused."""
 
 TINY = 1e-300
 
@@ -51,31 +49,22 @@ it finds nothing to exchange. That halves the time, as exchanges fill as many di
 """
 
 
-class BodyChannel(Protocol):
-    """What a search for the mode asks of the channel of a body."""
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """A profile seen through a banded channel: its masses f, the law m = K f, the log likelihood of the cells."""
 
-    def forward(self, f: Floats) -> Floats:
-        """M = K f, kept positive."""
-
-    def backward(self, x: Floats) -> Floats:
-        """Kᵀ x."""
-
-    def hold(self, prior: Bands) -> Floats:
-        """Prepare the precision of a prior for Newton's systems."""
-
-    def newton(
-        self, held: Floats, curvature: Floats, f: Floats, m: Floats, gradient: Floats, cells: float
-    ) -> tuple[Floats, float]:
-        """Return −A⁻¹·gradient and log det A, A = prior + G + d·F·Kᵀ·M⁻¹·K·F, or raise LinAlgError.
-
-        held : the prior, prepared; curvature : the diagonal of G
-        """
+    mass: Floats
+    law: Floats
+    value: float
 
 
 class BandedChannel:
-    """Power 1: every run folded at both its ends."""
+    """Power 1: every run folded at both its ends. A :class:`._channel.Channel`; y are the shares of the d cells."""
+
+    widths = 1.0
 
     def __init__(self, body: Body, noise: DiscreteLaplace) -> None:
+        self.y, self.exposure = body.tally / body.cells, float(body.cells)
         a, gap = noise.a, -math.expm1(-noise.epsilon)
         size = np.array([high - low + 1 for low, high in body.runs])
         last = np.cumsum(size) - 1
@@ -104,6 +93,15 @@ class BandedChannel:
             right[:-2] * left[2:],
         )
 
+    def at(self, mass: Floats) -> Seen:
+        """See masses; the total is Poisson, so they need not add up to 1: value = d·(Σ y·log m − Σ f)."""
+        m = self.forward(mass)
+        return Seen(mass, m, self.exposure * float(self.y @ np.log(m) - mass.sum()))
+
+    def pull(self, state: Seen) -> Floats:
+        """Kᵀ(y/m): one step of EM multiplies by it."""
+        return self.backward(self.y / state.law)
+
     def forward(self, f: Floats) -> Floats:
         """M = K f, kept positive."""
         m, _ = dpttrs(self.diagonal, self.beside, (f.T * self.ends).T)
@@ -124,13 +122,12 @@ class BandedChannel:
         system[middle, 1::2] = -1.0
         return system
 
-    def newton(
-        self, held: Floats, curvature: Floats, f: Floats, m: Floats, gradient: Floats, cells: float
-    ) -> tuple[Floats, float]:
+    def newton(self, held: Floats, curvature: Floats, state: Seen, gradient: Floats) -> tuple[Floats, float]:
         """Return −A⁻¹·gradient and log det A, by banded elimination of the interleaved system.
 
         The second unknown of each count is scaled so that the diagonal of −d·T·M·Tᵀ is −1.
         """
+        f, m = state.mass, state.law
         n, half = f.size, held.shape[0] // 3
         middle = 2 * half
         system = held.copy(order="F")
@@ -141,7 +138,7 @@ class BandedChannel:
             band = outer[k] * scale[:-k] * scale[k:]
             system[middle - 2 * k, 2 * k + 1 :: 2] = band * -(STEEP ** (2 * k))
             system[middle + 2 * k, 1 : 2 * (n - k) : 2] = band * -(STEEP ** (-2 * k))
-        across = math.sqrt(cells) * f * scale
+        across = math.sqrt(self.exposure) * f * scale
         system[middle - 1, 1::2] = across * STEEP
         system[middle + 1, 0::2] = across / STEEP
         right = np.zeros(2 * n)

@@ -22,7 +22,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from ..arrays import Floats, Int64
-from ._smooth_channel import BodyChannel
+from ._smooth_channel import BandedChannel
 from ._smooth_walk import JUMP, STIFFEST, Walk
 
 __all__ = ["BEHIND", "FAMILIES", "HEADS", "Data", "Family", "Model", "Search", "average"]
@@ -49,7 +49,7 @@ class Data:
     likely : maximum-likelihood masses at the counts; start : θ to begin with
     """
 
-    channel: BodyChannel
+    channel: BandedChannel
     y: Floats
     rows: Int64
     counts: Int64

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from ..arrays import Floats
-from ._smooth_mode import MATTERS, find_mode
+from ._mode import MATTERS, find_mode
 from ._smooth_models import BEHIND, FAMILIES, HEADS, Data, Family, Model, Search
 from ._smooth_periods import PERIODS, likely_periods
 from ._smooth_walk import Walk
@@ -102,9 +102,7 @@ def _ladder(
     for strength in strengths:
         wanted = max(most - BEHIND, -np.inf if peak is None else peak.score - PAST) - log_weight
         precision = walk.precision(float(strength))
-        mode = find_mode(
-            data.channel, data.y, data.cells, walk, precision, theta, wanted=wanted, max_iterations=PATIENCE
-        )
+        mode = find_mode(data.channel, walk, precision, theta, wanted=wanted, max_iterations=PATIENCE)
         search.fits += 1
         search.iterations += mode.iterations
         if mode.hopeless and peak is None:

@@ -24,7 +24,7 @@ from ..noisy import NoisyProfile
 from ._fit import Fit
 from ._input import check_input
 from ._merged import cell_law_of
-from ._smooth_channel import BodyChannel
+from ._smooth_channel import BandedChannel
 from ._smooth_models import average
 from ._smooth_points import point_models
 from ._smooth_search import smooth_models
@@ -90,7 +90,7 @@ def _merged(noisy: NoisyProfile, bound: int | None) -> Fit:
     return Fit(support[kept], mass[kept], "auto", notes)
 
 
-def posterior_profile(channel: BodyChannel, g: Floats, y: Floats) -> Floats:
+def posterior_profile(channel: BandedChannel, g: Floats, y: Floats) -> Floats:
     """Expected profile of cells with noisy profile y whose counts were drawn from g; g if no noise can explain y."""
     f = g * np.maximum(channel.backward(y / channel.forward(g)), 0.0)
     total = f.sum()

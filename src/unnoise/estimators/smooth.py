@@ -3,7 +3,7 @@
 ``likelihood`` explains the noisy counts best, but below the scale 1/ε of the noise it is free to be rough, and is.
 ``smooth`` puts a prior on the body of the profile (:mod:`._smooth_grid`): log f is a random walk of second or third
 order in the count or its logarithm (:mod:`._smooth_walk`). How stiff, in which coordinate and with which free steps is
-left to the evidence of each model (:mod:`._smooth_mode`, :mod:`._smooth_models`), by which the modes are averaged.
+left to the evidence of each model (:mod:`._mode`, :mod:`._smooth_models`), by which the modes are averaged.
 No cells need be held out for the choice. Cells outside the body stay at their noisy counts.
 
 That is for one noise, in time linear in the body; merged noise goes through the Fourier channel (:mod:`._merged`).
