@@ -87,8 +87,9 @@ def direct(
     """Return the private profile of the items, the noise put on the profile itself by whoever holds the rows.
 
     The rows are counted exactly, in memory; the number of items with at least t occurrences is released for every t of
-    a fixed grid, each with discrete Laplace noise, and nothing else leaves this call (:mod:`unnoise.curve`). That is 4
-    to 14 times closer to the truth than a sketch at equal ε, but cannot be updated or merged afterwards.
+    a fixed grid, each with discrete Laplace noise, and nothing else leaves this call (:mod:`unnoise.curve`). That is 3
+    to 6 times closer to the truth than a sketch at equal ε (real counts, ε = 1: docs/benchmarks.md), but cannot be
+    updated or merged afterwards.
 
     Parameters
     ----------
