@@ -181,6 +181,19 @@ def test_a_sketch_from_spark_is_sealed_and_merges_with_one_from_memory(numbers: 
     assert (both.noise.power, both.person_epsilon) == (2, 2)
 
 
+def test_a_ledger_records_before_the_result_and_refuses_before_the_job(numbers: Any, tmp_path: Path) -> None:
+    ledger = unnoise.Ledger(tmp_path / "a.ledger", "numbers", limit=2)
+    options: dict[str, Any] = {"epsilon": 1, "kind": "known", "domain": 10, "ledger": ledger}
+    unnoise.spark.noisy_profile(numbers, "i", **options)
+    unnoise.spark.sketch(numbers, "i", person="who", max_contributions=3, **options)
+    unnoise.spark.sketch(numbers, "i", **options)
+    assert (ledger.spent("numbers", "occurrence"), ledger.spent("numbers", "person")) == (2, 1)
+    bad = numbers.selectExpr("cast(raise_error('nothing is read beyond the limit') as bigint) as i")
+    with pytest.raises(PrivacyError, match="must stay within 2, got 2 spent"):
+        unnoise.spark.noisy_profile(bad, "i", **{**options, "kind": "hashed", "domain": None})
+    assert ledger.spent("numbers", "occurrence") == 2
+
+
 def test_profile_in_one_call(spark: Any) -> None:
     """4,043 tail numbers or so, and the estimate within 6.2 standard errors (two-sided 6e-10)."""
     path = Path(unnoise.__file__).parent / "data" / "flights.parquet"
