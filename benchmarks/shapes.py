@@ -141,6 +141,7 @@ def row(name: str, table: dict[str, np.ndarray]) -> str:
     ours = table["auto"]
     ratios = [ours[0] / table["paper"][0], ours[1] / table["paper"][1]]
     ratios += [ours[0] / table["likelihood"][0], ours[1] / table["isotonic"][1]]
+    shown = " | ".join(f"{r:.2f}" if np.isfinite(r) else "–" for r in ratios)
     return f"| {name} | {ours[0]:.4f} | {ours[1]:.4f} | {shown} | {ours[2]:.2f} |"
 
 
