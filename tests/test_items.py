@@ -262,3 +262,14 @@ def test_coverage(levels):
     assert all(count <= limit for count in missed.values()), missed
     assert sum(missed.values()) <= binom.isf(FALSE_ALARM, runs * len(missed), 0.07)
     assert all(control[name] > limit for name in ("at_least(1)", "at_least(2)", "exactly(1)", "total")), control
+
+
+def test_a_giant_that_counts_many_times_leaves_the_small_items_alone():
+    """An item of 10⁹ in a level of a hundredth of the items stands for a hundred: the sum of the cells knows better."""
+    from unnoise.answers.items import _calibrated
+
+    support, items = np.array([1, 2, 10**9]), np.array([1000.0, 500.0, 100.0])
+    for total in (3e9, 2001.0, 2000.0 + 1e6):
+        found = _calibrated(support, items, total)
+        assert support @ found == pytest.approx(total, rel=1e-9)
+        assert found[:2] == pytest.approx(items[:2], rel=1e-3)

@@ -205,13 +205,16 @@ def total_of(noisy: NoisyProfile) -> float:
 
 
 def _calibrated(support: Int64, items: Floats, total: float) -> Floats:
-    """Return N_t·max(1 + c·t, KEPT) with Σ t·N_t equal to ``total``, or all scaled where that does not reach it."""
+    """Return N_t·max(1 + c·t, KEPT) with Σ t·N_t equal to ``total``, or N_t·e^(−c·t) where that does not reach it.
+
+    The second falls on the largest counts too: a giant in a level that few items share stands for many that are not.
+    """
     counts = support.astype(float)
     have = float(counts @ items)
     if have <= 0:
         return items
     if total <= KEPT * have:
-        return items * (total / have)
+        return _tilted(counts, items, total)
 
     def excess(c: float) -> float:
         return float(counts @ (items * np.maximum(1 + c * counts, KEPT))) - total
@@ -222,6 +225,22 @@ def _calibrated(support: Int64, items: Floats, total: float) -> Floats:
         far *= 2
     root = brentq(excess, 0.0, far * step, xtol=1e-300, rtol=1e-14) if step else 0.0
     return np.asarray(items * np.maximum(1 + root * counts, KEPT))
+
+
+def _tilted(counts: Floats, items: Floats, total: float) -> Floats:
+    """Return N_t·e^(−c·t), c > 0, with Σ t·N_t equal to ``total``."""
+    if total <= 0:
+        return np.zeros(items.size)
+
+    def left(log_c: float) -> float:
+        return float(counts @ (items * np.exp(-np.minimum(math.exp(log_c) * counts, 700.0)))) - total
+
+    low, high = -math.log(counts[-1]) - 30.0, 7.0
+    if left(high) >= 0:
+        return items * (total / float(counts @ items))
+    c = math.exp(brentq(left, low, high, xtol=1e-12, rtol=1e-14))
+    tilted = items * np.exp(-np.minimum(c * counts, 700.0))
+    return np.asarray(tilted * (total / float(counts @ tilted)))
 
 
 def _wrap(
