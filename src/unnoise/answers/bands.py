@@ -245,7 +245,9 @@ class Bands:
         found = self.limits(lo, hi, level)
         low, high = self._curve(level)
         at = np.minimum(lo, low.size - 1)
-        inside, open_above = (lo >= 0) & (lo < low.size), hi >= NO_END
+        # past the last noisy count the curve is as it is there, unless it was cut short of that
+        whole = low.size > max(int(self.noisy.values[-1]), 0) + 1
+        inside, open_above = (lo >= 0) & ((lo < low.size) | whole), hi >= NO_END
         low = np.where(inside & open_above, low[at], np.minimum(found.low, low[at]))
         high = np.where(inside & open_above, high[at], np.minimum(found.high, high[at]))
         return Limits(found.estimate, found.stderr, np.minimum(low, high), high)

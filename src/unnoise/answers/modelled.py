@@ -74,7 +74,7 @@ def positive_limits(value: Floats, stderr: Floats, level: float) -> tuple[Floats
     (array([98.,  0.]), array([102.,  12.]))
     """
     z = float(ndtri((1 + level) / 2))
-    safe = np.maximum(value, 1e-300)
+    safe = np.maximum(value, 1e-9)
     spread = z * np.sqrt(np.log1p(np.minimum(stderr / safe, 1e6) ** 2))
     low = np.minimum(value * np.exp(-spread), np.maximum(value - z * stderr, 0.0))
     return low, np.maximum(value * np.exp(np.minimum(spread, 700)), value + z * stderr)
@@ -201,7 +201,7 @@ class ModelledProfile(Profile):
 
     def _beyond(self, lo: Int64, hi: Int64, level: float, found: Limits) -> Limits:
         """Bands above the blocks, where every cell is seen by itself, and no band with more than all items."""
-        far = lo > self._top
+        far = (lo > self._top) & (hi < NO_END)
         if far.any():
             plain = super()._bands(lo[far], hi[far], level)
             curve_low, curve_high = self._curve(level)
@@ -223,8 +223,9 @@ class ModelledProfile(Profile):
         beyond = (hi >= NO_END) & ~open_above
         if beyond.any():  # as far from the value as at the last block, so that these limits fall as well
             last, value = self._band_values(np.array([self._top]), np.array([NO_END]))[0], self._band_values(lo, hi)
-            high = np.where(beyond, np.minimum(high, value + max(curve_high[-1] - last, 0.0)), high)
-            low = np.where(beyond, np.minimum(low, np.maximum(value - max(last - curve_low[-1], 0.0), 0.0)), low)
+            most = self._most(level) / np.maximum(lo, 1)
+            high = np.where(beyond, np.minimum(value + max(curve_high[-1] - last, 0.0), most), high)
+            low = np.where(beyond, np.maximum(value - max(last - curve_low[-1], 0.0), 0.0), low)
         return np.minimum(low, high), high
 
     def _curve(self, level: float) -> tuple[Floats, Floats]:
