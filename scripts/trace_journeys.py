@@ -18,7 +18,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,10 +30,12 @@ class Trace:
 
     def __init__(self) -> None:
         self.hops: dict[tuple[str, str], None] = {}
+        self._seen: set[CodeType] = set()
 
     def note(self, frame: FrameType, event: str, _: Any) -> None:
-        if event != "call":
+        if event != "call" or frame.f_code in self._seen:
             return
+        self._seen.add(frame.f_code)
         path = Path(frame.f_code.co_filename)
         if PACKAGE not in path.parents:
             return
@@ -125,9 +127,9 @@ def traced(name: str) -> Trace:
     """Trace a journey; once before, so that importing is not part of it."""
     make, _, _ = JOURNEYS[name]
     trace = Trace()
-    for attempt in (Trace(), trace):
+    for run in (lambda journey: journey(), trace.run):
         with tempfile.TemporaryDirectory() as folder:
-            attempt.run(make(Path(folder)))
+            run(make(Path(folder)))
     return trace
 
 

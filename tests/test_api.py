@@ -1,66 +1,57 @@
-"""un.load and un.reconstruct: a sketch, its file, what it released and a histogram all lead to the same profile."""
+"""The public surface, word for word: what changes here changes for users, and stands in the CHANGELOG.
+
+``UNNOISE_SNAPSHOT=1 pytest tests/test_api.py`` writes tests/golden/api.txt anew after a change that was meant.
+"""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
-import numpy as np
-import pytest
+import inspect
+import os
+from pathlib import Path
 
 import unnoise as un
 
-
-@pytest.fixture
-def sketch(tmp_path):
-    made = un.Sketch.known(500, epsilon=2)
-    made.update(np.repeat(np.arange(300), 3))
-    made.save(tmp_path / "s.sketch")
-    return made
+SNAPSHOT = Path(__file__).parent / "golden" / "api.txt"
 
 
-def masses(profile):
-    return dict(zip(profile.support.tolist(), profile.mass.tolist()))
+def described() -> str:
+    """Every exported name with its signature; of classes also the public methods and properties."""
+    lines = []
+    for name in un.__all__:
+        value = getattr(un, name)
+        if inspect.isclass(value):
+            lines.append(f"class {name}({', '.join(base.__name__ for base in value.__bases__)})")
+            lines += [f"  {line}" for line in members(value)]
+        elif callable(value):
+            lines.append(f"{name}{signature(value)}")
+        else:
+            lines.append(f"module {name}: {', '.join(sorted(getattr(value, '__all__', [])))}")
+    return "\n".join(lines) + "\n"
 
 
-def test_a_sketch_its_file_and_its_release_are_one(sketch, tmp_path):
-    path = tmp_path / "s.sketch"
-    loaded = un.load(path)
-    assert isinstance(loaded, un.Sketch)
-    expected = masses(un.reconstruct(loaded.release(), method="isotonic"))
-    for given in (un.load(path), path, str(path)):
-        assert masses(un.reconstruct(given, method="isotonic")) == expected
+def members(kind: type) -> list[str]:
+    found = []
+    for name in sorted(vars(kind)):
+        value = inspect.getattr_static(kind, name)
+        if name.startswith("_"):
+            continue
+        if isinstance(value, classmethod | staticmethod):
+            found.append(f"{type(value).__name__} {name}{signature(value.__func__)}")
+        elif inspect.isfunction(value):
+            found.append(f"{name}{signature(value)}")
+        elif isinstance(value, property) or hasattr(value, "func"):
+            found.append(name)
+    return found
 
 
-def test_a_histogram_may_be_a_file(tmp_path):
-    counts = np.random.default_rng(0).poisson(2, 400)
-    np.save(tmp_path / "h.npy", counts)
-    direct = un.reconstruct(counts, epsilon=20, method="isotonic")
-    assert masses(un.reconstruct(tmp_path / "h.npy", epsilon=20, method="isotonic")) == masses(direct)
-    with pytest.raises(un.InputError, match="epsilon is required"):
-        un.reconstruct(tmp_path / "h.npy")
+def signature(value: object) -> str:
+    shown = inspect.signature(value)  # type: ignore[arg-type]
+    bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in shown.parameters.values()]
+    return str(shown.replace(parameters=bare, return_annotation=inspect.Signature.empty))
 
 
-def test_power_is_part_of_the_law():
-    counts = np.random.default_rng(0).poisson(2, 400) + un.discrete_laplace(400, 1, power=2)
-    twice = un.reconstruct(counts, epsilon=1, power=2, method="isotonic")
-    whole = un.reconstruct(counts, noise=un.DiscreteLaplace(1, 2), method="isotonic")
-    assert masses(twice) == masses(whole) != masses(un.reconstruct(counts, epsilon="1/2", method="isotonic"))
-    with pytest.raises(un.InputError, match="power must agree"):
-        un.reconstruct(un.NoisyProfile.from_counts(counts, epsilon=1), power=2)
-
-
-def test_groups_are_loaded_and_reconstructed_one_by_one(tmp_path):
-    groups = un.GroupedSketch(["a", "b"], lambda: un.Sketch.known(50, epsilon=5))
-    groups.update({"item": [1, 2, 3], "group": ["a", "b", "a"]}, group="group")
-    groups.save(tmp_path / "g.sketches")
-    loaded = un.load(tmp_path / "g.sketches")
-    assert isinstance(loaded, un.GroupedSketch)
-    for given in (loaded, tmp_path / "g.sketches"):
-        with pytest.raises(un.InputError, match="group by group"):
-            un.reconstruct(given)
-
-
-def test_python_m_unnoise_is_the_command_line():
-    found = subprocess.run([sys.executable, "-m", "unnoise", "--version"], capture_output=True, text=True, check=True)
-    assert found.stdout == f"unnoise {un.__version__}\n"
+def test_the_public_surface_is_as_written_down():
+    now = described()
+    if os.environ.get("UNNOISE_SNAPSHOT"):
+        SNAPSHOT.write_text(now)
+    assert now == SNAPSHOT.read_text(), "a public name or signature changed: see the module's first lines"
