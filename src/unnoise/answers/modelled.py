@@ -204,8 +204,8 @@ class ModelledProfile(Profile):
         far = (lo > self._top) & (hi < NO_END)
         if far.any():
             plain = super()._bands(lo[far], hi[far], level)
-            curve_low, curve_high = self._curve(level)
-            low, high = np.minimum(plain.low, curve_low[-1]), np.minimum(plain.high, curve_high[-1])
+            least_low, least_high = self._above_blocks(lo[far], level)
+            low, high = np.minimum(plain.low, least_low), np.minimum(plain.high, least_high)
             for column, better in zip(found, (plain.estimate, plain.stderr, low, high)):
                 column[far] = better
         return Limits(found.estimate, found.stderr, found.low, np.minimum(found.high, self.items))
@@ -221,12 +221,18 @@ class ModelledProfile(Profile):
         high = np.where(lo > 0, np.minimum(high, self._most(level) / np.maximum(lo, 1)), high)
         low = np.where(open_above, curve_low[at], np.minimum(low, curve_low[at]))
         beyond = (hi >= NO_END) & ~open_above
-        if beyond.any():  # as far from the value as at the last block, so that these limits fall as well
-            last, value = self._band_values(np.array([self._top]), np.array([NO_END]))[0], self._band_values(lo, hi)
-            most = self._most(level) / np.maximum(lo, 1)
-            high = np.where(beyond, np.minimum(value + max(curve_high[-1] - last, 0.0), most), high)
-            low = np.where(beyond, np.maximum(value - max(last - curve_low[-1], 0.0), 0.0), low)
+        if beyond.any():
+            low[beyond], high[beyond] = self._above_blocks(lo[beyond], level)
         return np.minimum(low, high), high
+
+    def _above_blocks(self, lo: Int64, level: float) -> tuple[Floats, Floats]:
+        """Limits of the items at or above counts beyond the blocks: as far from the value as at the last block."""
+        (curve_low, curve_high), total = self._curve(level), self._most(level)
+        last = self._band_values(np.array([self._top]), np.array([NO_END]))[0]
+        value = self._band_values(lo, np.full_like(lo, NO_END))
+        edge = min(curve_high[-1], total / max(self._top, 1))
+        high = np.minimum(value + max(edge - last, 0.0), total / np.maximum(lo, 1))
+        return np.maximum(value - max(last - curve_low[-1], 0.0), 0.0), high
 
     def _curve(self, level: float) -> tuple[Floats, Floats]:
         """Limits of the number of items at or above each count of the blocks, non-increasing."""

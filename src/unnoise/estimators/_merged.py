@@ -121,9 +121,11 @@ def _runs(values: Int64, noisy: NoisyProfile) -> list[tuple[int, int]]:
 
 
 def fit_run(noisy: NoisyProfile, low: int, high: int, bound: int | None) -> Run | None:
-    """Fit one run of counts, low..high; None where no model converges."""
+    """Fit one run of counts, low..high; None where it holds no cell, or no model converges."""
     values = np.clip(noisy.values, 0, bound)
     inside = (values >= low) & (values <= high)
+    if not inside.any():
+        return None
     seen, tally = noisy.values[inside] - low, noisy.tally[inside]
     top = max(high, low + 3) - low
     top = top if bound is None else min(top, bound - low)
