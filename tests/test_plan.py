@@ -54,7 +54,7 @@ CASES = [("poisson:5", lambda rng, d: rng.poisson(5, d)), ("geometric:20", lambd
 
 
 @pytest.mark.parametrize(("shape", "draw"), CASES)
-@pytest.mark.parametrize(("method", "repeats"), [("isotonic", 60), pytest.param("auto", 16, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("method", "repeats"), [("isotonic", 60), pytest.param("auto", 60, marks=pytest.mark.slow)])
 def test_planned_errors_are_within_20_percent_of_measured_ones(shape, draw, method, repeats):
     """Data drawn at random with noise cell by cell, against the plan's own layout and drawing."""
     planned = plan(epsilon=1, cells=20_000, shape=shape, method=method, repetitions=repeats)
