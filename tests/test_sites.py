@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 import unnoise as un
+from unnoise import testing
 from unnoise.answers.consistent import Rules, project, rules_for
 from unnoise.answers.sites import _mean, as_estimate
 from unnoise.errors import IncompatibleError, InputError, SealedError
@@ -211,7 +212,8 @@ def test_the_edges():
 
 def test_merged_sketches_are_answered_with_the_help_of_their_sum():
     rng = np.random.default_rng(11)
-    noisy = thrown([np.arange(9000), np.arange(3000, 12_000)], 1 << 15, 1, rng, power=3)
+    with testing.seeded(11):  # 0 of 16 seeds break it, but once the sum was 4 % vaguer
+        noisy = thrown([np.arange(9000), np.arange(3000, 12_000)], 1 << 15, 1, rng, power=3)
     reach = un.union(*noisy)
     assert abs(reach.value - 12_000) < 6 * reach.stderr
     beside = side_by_side([Coded(sketch) for sketch in noisy])
