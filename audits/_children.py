@@ -65,8 +65,8 @@ class Target:
 # ── in the child ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def play(target: Target, numbers: range, seed: int, place: mmap.mmap) -> dict[str, Any]:
-    """Use the inputs of these numbers; return how often each thing happened, and the faults."""
+def play(target: Target, numbers: range, seed: int, place: mmap.mmap, until: str = "") -> dict[str, Any]:
+    """Use the inputs of these numbers, or until a kind of fault; return how often each thing happened, and the faults."""
     happened: Counter[str] = Counter()
     faults: list[list[Any]] = []
     slowest, peak = 0.0, _peak()
@@ -82,6 +82,8 @@ def play(target: Target, numbers: range, seed: int, place: mmap.mmap) -> dict[st
         happened[what] += 1
         if what in KINDS:
             faults.append([number, what, why])
+        if what == until:
+            break
     return {"happened": happened, "faults": faults, "slowest": slowest, "peak": peak}
 
 
@@ -118,7 +120,7 @@ def serve(targets: dict[str, Callable[[], Target]]) -> None:
         place = mmap.mmap(file.fileno(), PLACE.size)
         out = os.fdopen(os.dup(1), "w")
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        result = play(target, range(int(start), int(stop)), int(seed), place)
+        result = play(target, range(int(start), int(stop)), int(seed), place, until=broken)
         PLACE.pack_into(place, 0, int(stop))
         out.write(json.dumps(result))
         out.flush()
@@ -129,7 +131,10 @@ def serve(targets: dict[str, Callable[[], Target]]) -> None:
 
 
 def attack(script: str, name: str, numbers: range, seed: int, broken: str = "") -> dict[str, Any]:
-    """Use the inputs of these numbers in children; return counts, faults, the slowest input and the peak of memory."""
+    """Use the inputs of these numbers in children; return counts, faults, the slowest input and the peak of memory.
+
+    With ``broken`` the target is that broken variant, and the first fault of its kind is enough.
+    """
     total: Counter[str] = Counter()
     faults: list[list[Any]] = []
     slowest, peak, start = 0.0, 0, numbers.start
@@ -143,14 +148,14 @@ def attack(script: str, name: str, numbers: range, seed: int, broken: str = "") 
         if at == STARTING:
             raise RuntimeError(f"{name}: the child did not begin: {why}")
         # what went before the fatal input was counted in the memory of the dead child: once more, without it
-        if at > start:
+        if at > start and not broken:
             before = attack(script, name, range(start, at), seed, broken)
             total.update(before["happened"])
             faults += before["faults"]
             slowest, peak = max(slowest, before["slowest"]), max(peak, before["peak"])
         total[why.split(":")[0]] += 1
         faults.append([at, why.split(":")[0], why])
-        start = at + 1
+        start = numbers.stop if broken == why.split(":")[0] else at + 1
     return {"happened": dict(total), "faults": faults, "slowest": slowest, "peak": peak}
 
 
@@ -171,7 +176,7 @@ def _child(
             now = PLACE.unpack_from(place, 0)[0]
             if now != last:
                 last, since = now, time.monotonic()
-            patience = 120 if last == STARTING else SECONDS
+            patience = 120 if last == STARTING else 4 if broken else SECONDS
             if time.monotonic() - since > patience:
                 why = f"hang: more than {patience:g} s"
                 child.kill()

@@ -17,12 +17,13 @@ from typing import Any
 
 import _corpus
 from _children import Target, Unnoticed
-from _hostile_files import make_sketch
+from _hostile_files import make_sketch, repaired
 from _mutations import VALUES, damaged, hostile_json
 
 from unnoise.protocols.shares import Server, Task, combine, messages
 
 GOOD = _corpus.messages()
+GOOD_REPORT = (_corpus.CORPUS / "sketches" / "report.sketch").read_bytes()
 TASK = Task.from_bytes(GOOD["task"])
 START = struct.Struct("<4sBBI")
 RENEWED = 300
@@ -110,13 +111,17 @@ def _bare_heads() -> None:
 
 
 def _no_digest() -> None:
+    """Find every digest equal to every other."""
+    equal = type("Equal", (bytes,), {"__eq__": lambda *_: True, "__ne__": lambda *_: False, "__hash__": None})
+    real = hashlib.sha256
+
     class Agreeing:
-        """A digest that is equal to every other."""
+        """SHA-256 whose result agrees with anything."""
 
-        def digest(self) -> Any:
-            return type("Any", (bytes,), {"__eq__": lambda *_: True, "__ne__": lambda *_: False, "__hash__": None})()
+        def __init__(self, data: Any) -> None:
+            self.digest, self.hexdigest = (lambda: equal(real(data).digest())), real(data).hexdigest
 
-    messages.hashlib = type("Hashes", (), {"sha256": staticmethod(lambda data: Agreeing())})
+    messages.hashlib = type("Hashes", (), {"sha256": Agreeing})
 
 
 # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -150,8 +155,8 @@ def make_request(rng: random.Random) -> Request:
     if kind < 3:
         return _report(rng)
     if kind < 5:
-        body = hostile_json(rng, _corpus.task_values())
-        return Request("", "PUT", f"/tasks/t{rng.randrange(10**6)}", body)
+        name = f"t{rng.randrange(10**6)}"
+        return Request("", "PUT", f"/tasks/{name}", hostile_json(rng, {**_corpus.task_values(), "id": name}))
     if kind == 5:
         path = rng.choice(("/tokens", "/tasks/reach/sums", "/login"))
         return Request("", "POST", path, hostile_json(rng, rng.choice(BODIES)))
@@ -173,7 +178,8 @@ def make_request(rng: random.Random) -> Request:
 
 def _report(rng: random.Random) -> Request:
     """Return a hostile report under its digest, packed in a hostile way."""
-    data = rng.choice((lambda: make_sketch(rng).data, lambda: rng.randbytes(100), lambda: bytes(rng.choice((0, 2**21)))))()
+    fitting = GOOD_REPORT if rng.random() < 0.5 else repaired(damaged(rng, GOOD_REPORT, [GOOD_REPORT]))
+    data = rng.choice((fitting, fitting, make_sketch(rng).data, rng.randbytes(100), bytes(rng.choice((0, 2**21)))))
     digest = hashlib.sha256(data).hexdigest() if rng.random() < 0.95 else rng.choice(("0" * 64, "x", "F" * 64))
     encoding = rng.choice(("identity", "gzip", "gzip", "br", "gzip, gzip", ""))
     body = gzip.compress(data, 1, mtime=0) if "gzip" in encoding else data
@@ -253,7 +259,10 @@ def use_request(request: Request) -> None:
     """Ask; an answer from 500 on is a fault, and so is one that shows a traceback."""
     from unnoise.errors import UnnoiseError
 
-    status, body = collector().ask(request)
+    try:
+        status, body = collector().ask(request)
+    except Exception as error:  # what a server does not answer, it has not handled
+        raise Answered(f"{type(error).__name__} at {request.method} {request.path[:60]}: {str(error)[:100]}") from None
     if status >= 500 or status == 0 or b"Traceback" in body:
         raise Answered(f"{status} to {request.method} {request.path[:60]}: {body[:160]!r}")
     if status >= 400:
@@ -277,5 +286,5 @@ def _unlimited() -> None:
     """Unpack whatever comes, as long as it is."""
     from unnoise.serve import uploads
 
-    uploads._gzip = lambda: (lambda data, most: bytes(600 << 20), lambda: b"")
+    uploads._gzip = lambda: (lambda data, most: b"x" * (600 << 20), lambda: b"")
     uploads.ENCODINGS["gzip"] = uploads._gzip

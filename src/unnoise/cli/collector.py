@@ -34,9 +34,14 @@ app.add_typer(token_app, name="token")
 
 def _client(to: str, token_file: Path, trust: str | None = None) -> Client:
     _require_extra()
+    from ..errors import InputError
     from ..serve.client import Client
 
-    return Client(to, token_file.read_text(), verify=trust or True)
+    try:
+        token = token_file.read_bytes().decode("ascii")
+    except UnicodeDecodeError:
+        raise InputError(f"{token_file}: must hold a token, got another kind of file") from None
+    return Client(to, token, verify=trust or True)
 
 
 def _require_extra() -> None:
