@@ -16,11 +16,13 @@ input that was fatal.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import mmap
 import os
 import random
 import resource
+import signal
 import struct
 import subprocess
 import sys
@@ -42,6 +44,8 @@ ROOM = 8 << 30
 KINDS = ("traceback", "crash", "hang", "memory", "unnoticed")
 PLACE = struct.Struct("<q")
 STARTING = -1
+DIE_WITH_PARENT = 1
+"""PR_SET_PDEATHSIG of Linux."""
 
 
 class Unnoticed(Exception):
@@ -111,6 +115,7 @@ def serve(targets: dict[str, Callable[[], Target]]) -> None:
     if len(sys.argv) < 2 or sys.argv[1] != "--child":
         return
     name, broken, seed, start, stop, shared = sys.argv[2:]
+    ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
     target = targets[name]()
     if broken:
         target.broken[broken]()

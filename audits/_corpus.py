@@ -1,6 +1,6 @@
 """The good inputs that the audit of files damages: ``python audits/_corpus.py`` writes them anew into tests/corpus.
 
-Beside them, in ``tests/corpus/found``, lie the inputs that once were faults; tests/test_hostile.py uses them all.
+What the audit has found stands in tests/test_hostile.py, one test a fault.
 """
 
 from __future__ import annotations

@@ -232,7 +232,9 @@ def _from_arrow(array: Any, name: str) -> Raw:
         if pa.types.is_dictionary(kind):
             kind = kind.value_type
             array = array.cast(kind)
-    except (pa.ArrowException, TypeError) as error:
+    except InputError:
+        raise
+    except (pa.ArrowException, TypeError, ValueError) as error:
         raise InputError(f"{_allowed(name)}, got Arrow data that are neither ({type(error).__name__})") from None
     if pa.types.is_null(kind):
         return Raw(array, None)

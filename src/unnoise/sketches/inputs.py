@@ -153,7 +153,7 @@ def _from_arrow_stream(items: Any, beside: dict[str, Any]) -> Iterator[Rows]:
             reader = pa.RecordBatchReader.from_stream(items)
         except pa.ArrowInvalid:  # one column, not a table
             return iter([clean_rows({"items": pa.chunked_array(items)}, **beside)])
-        except TypeError:
+        except (TypeError, ValueError):
             raise InputError(f"items must give an Arrow stream, got {type(items).__name__}, which does not") from None
     for role, wanted in beside.items():
         if not isinstance(wanted, str):
