@@ -43,8 +43,8 @@ from ._vague import smoothest
 
 __all__ = ["FAMILIES", "Model", "Posterior", "Search", "explore", "posterior"]
 
-FAMILIES = (("log1p", 2), ("log", 2), ("t", 2), ("t on 1/t!", 2), ("log1p", 3), ("log", 3), ("t", 3))
-"""Coordinate and order of the walks; on 1/t! stiff ones are Poisson laws, and binomial ones nearly so."""
+FAMILIES = (("log1p", 2), ("log", 2), ("t", 2), ("chance", 2), ("log1p", 3), ("log", 3), ("t", 3))
+"""Coordinate and order of the walks; "chance" is t on the base of Poisson and binomial laws (:meth:`Search.base`)."""
 
 STRENGTHS: Floats = np.logspace(-3, 12, 16)
 """λ: a decade is a third of a nat or so for a walk of a hundred steps, far below what the cells say of it."""
@@ -100,6 +100,7 @@ class Search:
     channel: FourierChannel
     level: float
     total: float
+    bound: int | None = None
     models: list[Model] = field(default_factory=list)
     tried: list[Model] = field(default_factory=list)
     fits: int = 0
@@ -121,9 +122,14 @@ class Search:
         blocks = self.channel.blocks
         centres = blocks.centres + self.channel.origin
         x = {"log1p": np.log1p(centres), "log": np.log(np.maximum(centres, 0.5))}.get(coordinate, centres)
-        base = -gammaln(centres + 1) if coordinate == "t on 1/t!" else None
+        base = self.base(centres) if coordinate == "chance" else None
         position = np.concatenate([np.arange(self.walked), np.zeros(blocks.size - self.walked, dtype=np.int64)])
         return Walk(np.asarray(x, dtype=float), position.astype(np.int64), order, base=base, level=self.level)
+
+    def base(self, centres: Floats) -> Floats:
+        """−log t!, of which Poisson laws are a line away; log C(n, t) where no count is above n: binomial laws."""
+        base = -gammaln(centres + 1)
+        return np.asarray(base if self.bound is None else base - gammaln(np.maximum(self.bound - centres, 0.0) + 1))
 
     def fit(
         self, name: str, walk: Walk, rung: int, start: Floats, wanted: float, log_weight: float
@@ -204,15 +210,16 @@ def _round(search: Search, start: Floats, families: Sequence[tuple[str, int]]) -
 
 def explore(
     channel: FourierChannel, start: Floats, total: float, counts: Blocks,
-    families: Sequence[tuple[str, int]] = FAMILIES,
+    families: Sequence[tuple[str, int]] = FAMILIES, bound: int | None = None,
 ) -> Search:
     """Search for models of the channel's cells; ``counts`` are the single counts at which modes are certified.
 
     total : Σ t·N_t, roughly
+    bound : largest count that there can be, if known
     """
     theta, level = start, math.log(total / channel.blocks.size)
     for turn in range(ROUNDS + 1):
-        search = Search(channel, level, total)
+        search = Search(channel, level, total, bound)
         _round(search, theta, families)
         theta = theta if search.best is None else search.best.theta
         more = _wanted(channel, theta, counts)
