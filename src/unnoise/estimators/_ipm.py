@@ -13,8 +13,8 @@ dense in f. In x = E f (T = E⁻¹ banded, Δf = TΔx) it is banded, in one of t
 * *dual* (every row occupied): (F/Z + T·Y⁻¹·T) ω = (F/Z) r, then Δf = (F/Z)(r − ω). Pentadiagonal for
   power 1, and accurate where T is ill-conditioned (ε = 0.001): small entries of f come out of a product, not of a
   difference;
-* *factored* (the fallback, and the one for ρ > 1 or empty rows): in the factor of T, unsquared, by banded LU with pivoting
-  (:mod:`._augmented`).
+* *factored* (the fallback, and the one for ρ > 1 or empty rows): in the factor of T, unsquared, by banded LU with
+  pivoting (:mod:`._augmented`).
 
 Steps are Mehrotra's predictor and corrector [1]_. f and z stay positive, m and u are recomputed from f by positive
 sums, hence the certificate below is that of the f returned, whatever the accuracy of the steps.
