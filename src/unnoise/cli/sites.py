@@ -9,7 +9,7 @@ import typer
 
 from ..text import inert_markup
 from . import _options as opt
-from ._app import app
+from ._app import App, app
 
 if TYPE_CHECKING:
     from ..answers.estimate import Estimate
@@ -27,7 +27,7 @@ TaskFile = Annotated[
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of this server.", show_default=False)]
 Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="File to write.")]
 
-share_app = typer.Typer(no_args_is_help=True, help="Shares of cells, passed around as files: sites and two servers.")
+share_app = App(help="Shares of cells, passed around as files: sites and two servers.")
 app.add_typer(share_app, name="share")
 
 
