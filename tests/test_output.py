@@ -192,9 +192,10 @@ def test_what_nothing_bounds_is_left_out_and_said(shell, tmp_path):
     asked = ("profile", tmp_path / "x.csv", "-c", "user", "--person", "user", "-e", "1")
     for suffix in ("md", "html", "csv", "json"):
         text = shell(*asked, "-o", tmp_path / f"out.{suffix}")
-        for shown in (text, (tmp_path / f"out.{suffix}").read_text()):
+        written = re.sub(r"base64,[^\"]+", "", (tmp_path / f"out.{suffix}").read_text())
+        for shown in (text, written):
             assert "ntropy" not in shown.replace("occurrences in all, entropy", "")
-            assert not re.search(r"e1[89]|e\+1[89]", shown)
+            assert suffix in ("csv", "json") or not re.search(r"e1[6-9]|\d(,\d{3}){5}", shown)
         assert "left out unless a limit on each person (--max-contributions)" in " ".join(text.split())
     assert "total" not in json.loads(shell(*asked, "--json"))["answers"]
     assert "--headline total needs --max-contributions" in shell(*asked, "--headline", "total", code=2)

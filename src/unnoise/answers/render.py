@@ -28,8 +28,8 @@ HEAD = ("distinct", "total", "exactly_1", "entropy")
 HUGE = 1e12
 """Numbers from here on are written with a power of ten."""
 
-NO_LIMIT = 2.0**61
-"""Where an interval goes on to here, nothing was known to end it."""
+NO_LIMIT = 2.0**53
+"""No data have such counts: where an interval goes on to here, nothing was known to end it."""
 
 EXPORTED = 10_000
 """Most entries written by ``as_dict``; the rest is in ``to_arrow`` and its kin."""
