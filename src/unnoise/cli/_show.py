@@ -40,8 +40,10 @@ def screen(*, stderr: bool = False, least: int = 0) -> Console:
 
 
 def note(text: str, *, always: bool = False) -> None:
-    """Say something beside the result, to whoever sits in front of a terminal."""
-    if always or sys.stderr.isatty():
+    """Say something beside the result, to whoever sits in front of a terminal; there, words stay whole."""
+    if sys.stderr.isatty():
+        screen(stderr=True).print(inert(text), markup=False)
+    elif always:
         print(inert(text), file=sys.stderr)
 
 
