@@ -43,6 +43,7 @@ lint: $(VENV)/.test
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/check_changelog.py
 
 # Each part writes its section of docs/trust.md and goes on where it was interrupted; one that fails does not stop the others.
 audit: $(VENV)/.test

@@ -41,7 +41,7 @@ from ..estimators.linear import Function
 from .bands import NO_END, Limits
 from .estimate import Estimate
 from .profile import Profile, identity
-from .sums import xlogx
+from .sums import bounded, xlogx
 
 __all__ = ["LEAST", "ModelledProfile", "positive_limits"]
 
@@ -341,8 +341,8 @@ class ModelledProfile(Profile):
 
     def _statistic(self, g: Function, level: float, floor: float = -np.inf) -> Estimate:
         value = self._sum_value(g)
-        _, stderr, low, high = self._sum(g, level)
-        low, high = min(max(low, floor), value), max(high, floor, value)
+        found = self._sum(g, level)
+        stderr, (low, high) = found[1], bounded(value, found, floor)
         again: Callable[[float], Estimate] = lambda other: self._statistic(g, other, floor)  # noqa: E731
         return self._modelled((value, stderr, low, high), level, again, self._data_share(self._block_means(g)[0]))
 
@@ -353,8 +353,8 @@ class ModelledProfile(Profile):
 
     def _total(self, level: float) -> Estimate:
         value = self._sum_value(identity)
-        _, stderr, low, high = Profile._sum(self, identity, level)
-        return Estimate(value, stderr, min(max(low, 0.0), value), max(high, value, 0.0), level, self._total)
+        found = Profile._sum(self, identity, level)
+        return Estimate(value, found[1], *bounded(value, found, 0.0), level, self._total)
 
     def _entropy_estimate(self, level: float) -> Estimate:
         most = math.log(max(self.distinct.at(level).high, 1.0))

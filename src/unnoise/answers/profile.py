@@ -31,7 +31,7 @@ from . import render as _render
 from .bands import NO_END, Bands, Limits
 from .check import claim_warnings
 from .estimate import KINDS, Estimate
-from .sums import check_growth, entropy_limits, sum_limits, xlogx
+from .sums import bounded, check_growth, entropy_limits, sum_limits, xlogx
 
 if TYPE_CHECKING:
     from .together import Band
@@ -350,9 +350,9 @@ class Profile:
 
     def _statistic(self, g: Function, level: float, floor: float = -np.inf) -> Estimate:
         value = self._sum_value(g)
-        _, stderr, low, high = self._sum(g, level)
-        low, high = min(max(low, floor), value), max(high, floor, value)
-        return Estimate(value, stderr, low, high, level, lambda other: self._statistic(g, other, floor))
+        found = self._sum(g, level)
+        low, high = bounded(value, found, floor)
+        return Estimate(value, found[1], low, high, level, lambda other: self._statistic(g, other, floor))
 
     @property
     def entropy(self) -> Estimate:
