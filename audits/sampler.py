@@ -256,9 +256,9 @@ def main() -> None:
         table(["noise", "classes", "smallest p (of)", "broken variants noticed", "scale error noticed"], rows),
         f"{tests} tests, each at {FALSE_ALARM:g}/{tests}: a right sampler passes all of them with probability at least "
         f"1 − {FALSE_ALARM:g}. Broken on purpose: *wide* and *narrow* (scale {100 * off:g} % off), *shifted* (mean off "
-        f"by {100 * off:g} % of σ), *repeated* (a share of {off:g} of the cells repeats its neighbour). The last column "
-        f"is the error of scale that {most:,} samples of this law show with a probability of {POWER}, computed from its "
-        f"Fisher information; where it is above {100 * off:g} % the law is too narrow, and *wide* and *narrow* may pass.",
+        f"by {100 * off:g} % of σ), *repeated* (a share of {off:g} of the cells repeats its neighbour). The last "
+        f"column is the error of scale that {most:,} samples of this law show with a probability of {POWER}, computed "
+        f"from its Fisher information; above {100 * off:g} % the law is too narrow, and *wide* and *narrow* may pass.",
         f"Thresholds: {compared:,} of {sum(f['thresholds'] for f in bits.values()):,} in {len(bits)} tables compared "
         f"with mpmath at 64 bits, {wrong} differ; of the same thresholds rounded to doubles {rounded:,} differ.",
     ])  # fmt: skip
