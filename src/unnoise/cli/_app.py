@@ -105,6 +105,9 @@ def _root(
 def run() -> NoReturn:
     """Run the command line as a process: once all is written, leave without taking the interpreter apart (0.2 s)."""
     code: Any = 0
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller (>&-): nobody wants to read
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     try:
         main()
     except SystemExit as left:
@@ -130,20 +133,21 @@ def main() -> None:
             raise SystemExit(2) from None
         _leave(_usage(error))
     except (typer.Abort, KeyboardInterrupt):
-        print("unnoise: interrupted", file=sys.stderr)
+        _say("interrupted")
         raise SystemExit(130) from None
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has left: nothing to say
+    except (BrokenPipeError, SystemExit) as error:
+        if not _reader_has_left(error):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
     except OSError as error:
-        _leave(f"{error.filename}: {error.strerror}" if error.strerror and error.filename else str(error))
+        _leave(": ".join(str(part) for part in (error.filename, error.strerror or error) if part))
     except MemoryError as error:
         _leave(f"not enough memory: {error}; use fewer cells")
     except Exception as error:
         if os.environ.get("UNNOISE_DEBUG"):
             raise
-        detail = inert(" ".join(f"{type(error).__name__}: {error}".split()))
-        print(f"unnoise: a fault of unnoise itself: {detail} (UNNOISE_DEBUG=1 shows where)", file=sys.stderr)
+        _say(f"a fault of unnoise itself: {type(error).__name__}: {error} (UNNOISE_DEBUG=1 shows where)")
         raise SystemExit(1) from None
     raise SystemExit(result if isinstance(result, int) else 0)
 
@@ -182,9 +186,20 @@ def in_options(message: str) -> str:
     return re.sub(rf"\b({told})=(?:'([^']*)'|([^\s,;:()]+))", lambda m: f"{OPTIONS[m[1]]} {m[2] or m[3]}", message)
 
 
+def _say(message: str) -> None:
+    """Say one line on standard error, if anybody listens there."""
+    with contextlib.suppress(OSError, ValueError):
+        print(f"unnoise: {inert(' '.join(message.split()))}", file=sys.stderr)
+
+
 def _leave(message: str) -> None:
-    print(f"unnoise: {inert(' '.join(message.split()))}", file=sys.stderr)
+    _say(message)
     raise SystemExit(2) from None
+
+
+def _reader_has_left(error: BaseException | None) -> bool:
+    """Tell whether a pipe without a reader is behind an error: Typer and Rich leave with 1 on their own then."""
+    return error is not None and (isinstance(error, BrokenPipeError) or _reader_has_left(error.__context__))
 
 
 def _plain_warnings() -> None:
@@ -192,7 +207,7 @@ def _plain_warnings() -> None:
 
     def show(message: Warning | str, category: type[Warning], *_: Any) -> None:
         if issubclass(category, UnnoiseWarning):
-            print(f"unnoise: warning: {inert(in_options(' '.join(str(message).split())))}", file=sys.stderr)
+            _say(f"warning: {in_options(str(message))}")
 
     warnings.showwarning = show  # type: ignore[assignment]
     warnings.simplefilter("default", UnnoiseWarning)

@@ -189,6 +189,16 @@ class Profiling(Showing, Counting):
             option is not None for option in (self.levels, self.domain, self.rate, self.max_count)
         )
 
+    def asked(self) -> Asked:
+        """Return what the page is about; refuse a headline that would have no answer."""
+        from ..answers.questions import LEFT_OUT, question
+
+        found = super().asked()
+        unbounded = self.persons_are_items and self.max_contributions is None
+        if unbounded and question(found.headline) in LEFT_OUT["unbounded"]:
+            raise InputError(f"--headline {self.headline} needs --max-contributions: nothing else bounds a person")
+        return found
+
     @property
     def persons_are_items(self) -> bool:
         """Whether the person is the item, counted by the direct model."""
