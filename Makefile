@@ -15,7 +15,7 @@ QUICK  := tests/test_house.py tests/test_noise.py tests/test_noisy.py tests/test
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-AUDITS := coverage invariants
+AUDITS := sampler soak coverage invariants
 
 # One thread per process: the tests run two processes, and small matrices gain nothing from more.
 export OMP_NUM_THREADS ?= 1
@@ -43,6 +43,7 @@ lint: $(VENV)/.test
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/check_changelog.py
 
 # Each part writes its section of docs/trust.md and goes on where it was interrupted; one that fails does not stop the others.
 audit: $(VENV)/.test
