@@ -187,9 +187,10 @@ def report(rows: list[dict[str, Any]], seed: int) -> str:
     return "\n".join([
         "## Rules that every answer keeps", "",
         f"{machine('numpy', 'scipy')}; {len(rows):,} random sketches (seed {seed}; 64 to 2¹⁷ cells, ρ 1 to 40, "
-        f"ε 0.05 to 5), {sum(row['seconds'] for row in rows) / 3600:.1f} h of one core. Broken rules: **{len(failed)}** "
-        f"runs. The rules: no interval misses the truth by more than {FARTHEST:g} of its widths; no contradiction among "
-        "values or intervals; total is the sum of the cells; distinct ≤ total; everything finite.", "", table(rows), "",
+        f"ε 0.05 to 5), {sum(row['seconds'] for row in rows) / 3600:.1f} h of one core. Runs with a broken rule: "
+        f"**{len(failed)}**. The rules: no interval misses the truth by more than {FARTHEST:g} of its widths; no "
+        "contradiction among values or intervals; total is the sum of the cells; distinct ≤ total; everything finite.",
+        "", table(rows), "",
         *(["What broke:", "", *listed, ""] if failed else []),
     ])
 
@@ -199,7 +200,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--record", type=Path, help="file of finished runs, continued where it ends")
-    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long; --record goes on from there")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long")
     parser.add_argument("--write", action="store_true", help="write the figures into docs/benchmarks.md")
     options = parser.parse_args()
     warnings.simplefilter("ignore", UnnoiseWarning)

@@ -1,4 +1,4 @@
-"""Where items are persons of limited occurrences, the sketch knows a bound of their counts, and no answer exceeds it."""
+"""Where items are persons of limited occurrences the sketch knows a bound of their counts, which answers keep."""
 
 from __future__ import annotations
 

@@ -58,9 +58,9 @@ Four = tuple[float, float, float, float]
 
 
 BELIEVED = 0.05**2
-"""Least share of the variance that the cells alone would leave: no model is believed beyond that, an interval a twentieth
-as wide as one without a model. (On smooth profiles models are right down to 0.02–0.05 of that width, after three merges
-and more; with 0.3, which would keep every truth within five widths, their intervals hold in all of the releases.)"""
+"""Least share of the variance that the cells alone would leave: no model is believed beyond that, an interval a
+twentieth as wide as one without a model. (On smooth profiles models are right down to 0.02–0.05 of that width, after
+three merges and more; with 0.3, which would keep every truth within five widths, intervals would always hold.)"""
 
 
 def _quadratic(weights: Floats, covariance: Floats) -> Floats:
@@ -111,6 +111,11 @@ class ModelledProfile(Profile):
     def _share(self) -> float:
         """Share of the items that were seen."""
         return self._law.share
+
+    @property
+    def _whole(self) -> float:
+        """Number of all items, those that do not occur included; without end where it is not known."""
+        return float(self.items)
 
     @property
     def _above(self) -> float:
@@ -185,7 +190,13 @@ class ModelledProfile(Profile):
         centres = self._centres(lo, hi)
         stderr = np.hypot(stderr, self._drowned(lo, centres[-1]))
         ends = [positive_limits(centre, stderr, level) for centre in centres]
+        ends += [self._from_the_rest(centre, stderr, level) for centre in centres if math.isfinite(self._whole)]
         return np.min([low for low, _ in ends], axis=0), np.max([high for _, high in ends], axis=0)
+
+    def _from_the_rest(self, centre: Floats, stderr: Floats, level: float) -> tuple[Floats, Floats]:
+        """Limits that the other items of the domain leave: nearly none at 0 may be a hundred times as many."""
+        low, high = positive_limits(np.maximum(self._whole - centre, 0.0), stderr, level)
+        return np.maximum(self._whole - high, 0.0), self._whole - low
 
     def _drowned(self, lo: Int64, mean: Floats) -> Floats:
         """How many items of the count ``lo`` the noise can hide; of no account where more than that are seen."""

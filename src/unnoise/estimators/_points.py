@@ -5,9 +5,9 @@ places improved by moving its atoms while that helps. Masses have vague priors (
 evidence is Laplace's; a set of s places out of n costs log C(n, s) nats for naming it. The search goes on while twice
 what the last atom gained could still bring the mixture within reach of the best model.
 
-Places are uncertain too. With 1 + v_i the likelihood of atom i at all its places, relative to that at its best, a mixture
-is worth about Π(1 + v_i) times what its best places are, and is averaged over sets of places drawn by likelihood: so that
-cells which cannot be told to hold 0 or 1 are not taken for either.
+Places are uncertain too. With 1 + v_i the likelihood of atom i at all its places, relative to that at its best, a
+mixture is worth about Π(1 + v_i) times what its best places are, and is averaged over sets of places drawn by
+likelihood: so that cells which cannot be told to hold 0 or 1 are not taken for either.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def read_items(items: Any, counts: Any = None, person: Any = None, group: Any = 
 
 def person_is_item(items: Any, person: Any) -> bool:
     """Whether the person is the item: the same column, or the only one of a table; told by their form alone."""
-    if person is None or isinstance(items, Mapping) and all(is_integer(value) for value in items.values()):
+    if person is None or (isinstance(items, Mapping) and all(is_integer(value) for value in items.values())):
         return False
     if isinstance(person, str):
         return list(_table_of(items) or ()) == [person]
