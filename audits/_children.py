@@ -70,7 +70,7 @@ class Target:
 
 
 def play(target: Target, numbers: range, seed: int, place: mmap.mmap, until: str = "") -> dict[str, Any]:
-    """Use the inputs of these numbers, or until a kind of fault; return how often each thing happened, and the faults."""
+    """Use the inputs of these numbers, or until a kind of fault; return how often what happened, and the faults."""
     happened: Counter[str] = Counter()
     faults: list[list[Any]] = []
     slowest, peak = 0.0, _peak()

@@ -146,7 +146,11 @@ ADDRESSES = (
     "/tasks/reach/report.html", "/static/x", "/tasks/none", "/shares", "/shares/none/offer",
 )  # fmt: skip
 ODD = ("..", "%2e%2e%2f", "%00", "a" * 300, "reach", "é", "%ff", "x;y", "0" * 64, "'", '"', "<b>")
-BODIES = ({"role": "site", "site": "berlin"}, {"role": "viewer"}, {"period": "once", "sites": ["a"]}, {"reports": ["0" * 32]})
+BODIES: tuple[Any, ...] = (
+    {"role": "site", "site": "berlin"}, {"role": "viewer"}, {"period": "once", "sites": ["a"]}, {"reports": ["0" * 32]},
+)  # fmt: skip
+HEADERS = ("Authorization", "Cookie", "Origin", "Content-Length", "Host", "Range")
+SAID = ("Bearer x", "Bearer", "unnoise_token=\x7f", "http://evil", "-1", "9" * 30, "null", "bytes=0-99999999999")
 
 
 def make_request(rng: random.Random) -> Request:
@@ -169,10 +173,10 @@ def make_request(rng: random.Random) -> Request:
         return Request(side, "POST", f"/shares{act}", data, who="site" if name.startswith("share") else "administrator")
     path = rng.choice(ADDRESSES)
     if rng.random() < 0.5:
-        path = path.replace("reach", rng.choice(ODD)) + rng.choice(("", "?site=" + rng.choice(ODD), "?period=x&period=y"))
+        asked = rng.choice(("", "?site=" + rng.choice(ODD), "?period=x&period=y"))
+        path = path.replace("reach", rng.choice(ODD)) + asked
     method = rng.choice(("GET", "GET", "POST", "PUT", "DELETE", "PATCH", "HEAD"))
-    headers = {rng.choice(("Authorization", "Cookie", "Origin", "Content-Length", "Host", "Range")): rng.choice(
-        ("Bearer x", "Bearer", "unnoise_token=\x7f", "http://evil", "-1", "9" * 30, "null", "bytes=0-99999999999"))}  # fmt: skip
+    headers = {rng.choice(HEADERS): rng.choice(SAID)}
     return Request("", method, path, rng.randbytes(rng.choice((0, 0, 10, 5000))), headers if rng.random() < 0.5 else {})
 
 
@@ -188,7 +192,8 @@ def _report(rng: random.Random) -> Request:
     headers = {"Content-Encoding": encoding} if encoding else {}
     if rng.random() < 0.1:
         headers["Content-Length"] = rng.choice(("-1", "x", "9" * 30, "0", "10"))
-    period = rng.choice(("once", "once", "2026-01-01", "", str(rng.choice(VALUES))[:50].encode("utf-8", "replace").hex()))
+    odd = str(rng.choice(VALUES))[:50].encode("utf-8", "replace").hex()
+    period = rng.choice(("once", "once", "2026-01-01", "", odd))
     return Request("", "PUT", f"/tasks/reach/reports/{digest}?period={period}", body, headers, who="site")
 
 

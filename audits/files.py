@@ -30,7 +30,9 @@ SIZES = {
     "columns for update": 50_000, "files of rows": 40_000, "command lines": 15_000,
 }  # fmt: skip
 SHORT = {name: max(40, size // 2000) for name, size in SIZES.items() if name != "requests to servers"}
-SHORT_BROKEN = {"sketch files": ("memory", "unnoticed"), "columns for update": ("crash",), "command lines": ("traceback",)}
+SHORT_BROKEN = {
+    "sketch files": ("memory", "unnoticed"), "columns for update": ("crash",), "command lines": ("traceback",),
+}  # fmt: skip
 PIECE = 25_000
 TRIES = 3000
 """Inputs within which a broken variant must be found."""
@@ -62,7 +64,8 @@ def main() -> None:
         failures += [f"{name} {number}: {what}: {why[:200]}" for number, what, why in faults[:5]]
         if sum(happened.values()) + len(faults) != size:
             failures.append(f"{name}: {sum(happened.values()) + len(faults)} of {size} inputs were used")
-        caught = {step.rpartition(" ")[2]: result for step, result in found.items() if step.startswith(f"{name}, broken")}
+        mark = f"{name}, broken: "
+        caught = {step.removeprefix(mark): result for step, result in found.items() if step.startswith(mark)}
         for kind, result in caught.items():
             if kind not in [fault[1] for fault in result["faults"]]:
                 failures.append(f"{name}: the broken variant of kind {kind} was not found in {TRIES} inputs")
@@ -72,8 +75,8 @@ def main() -> None:
     head = ("input", "number", "refused", "accepted", "faults", "slowest", "peak of memory", "broken variants found")
     total = sum(audit["inputs"].values())
     text = table(head, rows) + (
-        f"\n\nLimits: {SECONDS:g} s and {MEMORY >> 20} MB more for one input. Input n of seed s is `random.Random(\"s/n\")` "
-        "given to the generator of its target."
+        f"\n\nLimits for one input: {SECONDS:g} s and {MEMORY >> 20} MB more. Input n of seed s comes from "
+        '`random.Random("s/n")`.'
     )
     audit.close(f"{total:,} hostile inputs, {sum(row[4] for row in rows)} faults", text, failures, "pyarrow", "polars")
 

@@ -115,11 +115,9 @@ def inspect(files: Files, as_json: opt.AsJson = False) -> None:
     _print_facts({name: _row(sketch) for name, sketch in found.items()}, console)
     for promise, names in _grouped(promises).items():
         several = f"{len(names)} files, each" if len(names) > 3 else ", ".join(names)
-        console.print(f"\n[bold]{inert_markup(several)}[/bold]: ", end="")
-        console.print(promise, markup=False)
+        console.print(f"\n[bold]{inert_markup(several)}[/bold]: {inert_markup(promise)}")
     if len(found) > 1:
-        console.print("\n[bold]all together[/bold]: ", end="")
-        console.print(str(budget), markup=False)
+        console.print(f"\n[bold]all together[/bold]: {inert_markup(budget)}")
 
 
 def _grouped(promises: dict[str, str]) -> dict[str, list[str]]:

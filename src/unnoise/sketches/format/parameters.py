@@ -54,7 +54,7 @@ def parameters_of(stored: Stored) -> bytes:
     layout, account = stored.layout, stored.account
     values = {
         **stored.labels.to_dict(),
-        "account": {"calls": account.calls, "promised": account.promised},
+        "account": account.to_dict(),
         "cells": layout.cells,
         "domain": layout.domain,
         "epsilon": str(stored.noise.epsilon),
@@ -108,7 +108,10 @@ def parse_parameters(parameters: bytes, version: int) -> dict[str, Any]:
     return {
         "layout": layout,
         "noise": noise,
-        "account": Account(calls=_field(spent, "calls", int), promised=_field(spent, "promised", int)),
+        "account": Account(
+            calls=_field(spent, "calls", int), promised=_field(spent, "promised", int),
+            as_items=_field(spent, "as_items", int, 0),
+        ),
         "identities": frozenset(bytes.fromhex(identity) for identity in identities),
         "labels": _labels(values, layout) if version > 1 else Labels(unit=_unit(layout)),
     }
@@ -205,7 +208,7 @@ def _require_whole(layout: Layout) -> None:
 def _require_sample(layout: Layout) -> None:
     """Refuse a number of cells that no sample has: going on draws it anew, and must need no more memory than the file.
 
-    The number of items whose hash is below the rate is binomial, and eleven standard deviations off once in 10^27 files.
+    The number of items whose hash is below the rate is binomial: eleven standard deviations off once in 10^27 files.
     """
     assert layout.domain is not None
     assert layout.rate is not None
