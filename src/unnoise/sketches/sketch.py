@@ -27,7 +27,7 @@ from ..arrays import Int64
 from ..checks import check_integer, check_unknown
 from ..errors import IncompatibleError, InputError, PrivacyError, SealedError
 from ..guard import Guarded, changing, new_identity, quiet, this_process
-from ..labels import Labels
+from ..labels import Labels, naming
 from ..layout import Account, Layout, guarantee, hashed_layout
 from ..noise import DiscreteLaplace, Exact, exact_positive, tidy
 from ..noisy import NoisyCounts
@@ -96,6 +96,7 @@ begin_epoch() first, which draws fresh noise
         self._domain, self._unknown = domain, check_unknown(unknown)
         self._finder: Finder | None = finder_for(self._layout, domain) if fresh else None
         self._types = self._layout.item_types
+        self._file = ""
 
     # ── making ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -234,7 +235,9 @@ begin_epoch() first, which draws fresh noise
             stored.layout.domain, stored.layout.fingerprint,
         ):  # fmt: skip
             raise IncompatibleError("domain fingerprint", stored.layout.fingerprint, declared.fingerprint)
-        return cls(_MAKE, stored, domain=declared, unknown=unknown)
+        loaded = cls(_MAKE, stored, domain=declared, unknown=unknown)
+        loaded._file = os.fspath(path)
+        return loaded
 
     @classmethod
     def from_public(cls, stored: Stored, *, label: str | None = None) -> Sketch:
@@ -442,7 +445,8 @@ begin_epoch() first, which draws fresh noise
             self.require_mergeable(other)
             public = self._state == other._state == "sealed"
             if public:
-                self._held.require_room(other._held)
+                with naming(self._labels.name(self._file), other._labels.name(other._file)):
+                    self._held.require_room(other._held)
             with changing([self, other], "a merge was interrupted"):
                 self._held = self._held.plus(other._held, later=public)
                 self._take_over(other)
@@ -464,9 +468,13 @@ begin_epoch() first, which draws fresh noise
         return self if other == 0 else NotImplemented
 
     def require_mergeable(self, other: Sketch) -> None:
-        """Refuse unless both may become one, naming the field and both values."""
+        """Refuse unless both may become one, naming the field, both values and, as far as known, both sketches."""
         if not isinstance(other, Sketch):
             raise InputError(f"merge needs another sketch, got {type(other).__name__}")
+        with naming(self._labels.name(self._file), other._labels.name(other._file)):
+            self._require_sum(other)
+
+    def _require_sum(self, other: Sketch) -> None:
         self._require_usable("merge")
         other._require_usable("merge")
         common = self._identities & other._identities
