@@ -54,7 +54,7 @@ $(AUDITS:%=audit-%): audit-%: $(VENV)/.test
 	$(BIN)/python audits/$*.py
 
 bench: $(VENV)/.test
-	for script in noise paper reconstruct accuracy coverage plan items merge sites sketch direct field cli spark; do \
+	for script in noise paper reconstruct accuracy coverage plan items merge sites sketch direct field collector cli spark; do \
 	  $(BIN)/python benchmarks/$$script.py --write || exit 1; done
 
 $(VENV)/bin/python:

@@ -19,7 +19,7 @@ import typer.core
 from ..errors import UnnoiseError, UnnoiseWarning
 from ..text import inert
 
-__all__ = ["App", "Command", "app", "in_options", "main", "run"]
+__all__ = ["App", "Command", "Group", "app", "in_options", "main", "run"]
 
 ShownError: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 """What the parser raises; Typer carries its own copy of Click or uses the installed one, depending on its version."""
@@ -32,7 +32,23 @@ ORDER = (
 )  # fmt: skip
 
 
-class _InOrder(typer.core.TyperGroup):
+def _named_alone(parameters: list[Any]) -> list[Any]:
+    """Let help show flags and arguments by their names: a type belongs where there is a value to give."""
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False) or parameter.param_type_name == "argument":
+            parameter.display_type_rich = lambda ctx: None
+    return parameters
+
+
+class Group(typer.core.TyperGroup):
+    """Commands under one name."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters."""
+        return _named_alone(super().get_params(ctx))
+
+
+class _InOrder(Group):
     """Lists the commands in the order in which they are used."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -40,19 +56,18 @@ class _InOrder(typer.core.TyperGroup):
 
 
 class Command(typer.core.TyperCommand):
-    """A command whose help shows the type of a value only where there is a value to give."""
+    """One command."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters; flags and arguments are shown by their names alone."""
-        found: list[Any] = super().get_params(ctx)
-        for parameter in found:
-            if getattr(parameter, "is_flag", False) or parameter.param_type_name == "argument":
-                parameter.display_type_rich = lambda ctx: None
-        return found
+        """Return the parameters."""
+        return _named_alone(super().get_params(ctx))
 
 
 class App(typer.Typer):
-    """An application all of whose commands are a :class:`Command`."""
+    """An application all of whose commands are a :class:`Command`, and which is a :class:`Group` within another."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"cls": Group, "no_args_is_help": True, **options})
 
     def command(self, *names: Any, **options: Any) -> Callable[[Function], Function]:
         """Register a command."""
@@ -64,7 +79,6 @@ app = App(
     name="unnoise",
     help="How many things happened exactly t times? Private sketches of sensitive data, and answers from them.",
     epilog="Start with: unnoise demo",
-    no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

@@ -27,8 +27,10 @@ __all__ = [
 R = TypeVar("R")
 
 
-def command(request: type[R], *, epilog: str) -> Callable[[Callable[[R], None]], Callable[[R], None]]:
-    """Register a function of ``request`` as the command of its name."""
+def command(
+    request: type[R], *, epilog: str, group: typer.Typer = app, name: str | None = None
+) -> Callable[[Callable[[R], None]], Callable[[R], None]]:
+    """Register a function of ``request`` as a command, by its own name unless another is given."""
 
     def register(function: Callable[[R], None]) -> Callable[[R], None]:
         def call(**given: Any) -> None:
@@ -40,7 +42,7 @@ def command(request: type[R], *, epilog: str) -> Callable[[Callable[[R], None]],
             [field.replace(annotation=hints[field.name]) for field in fields]
         )
         call.__name__, call.__doc__ = function.__name__, function.__doc__
-        app.command(epilog=epilog)(call)
+        group.command(name, epilog=epilog)(call)
         return function
 
     return register

@@ -9,7 +9,7 @@ import typer
 
 from ..text import inert_markup
 from . import _options as opt
-from ._app import app
+from ._app import App, app
 
 if TYPE_CHECKING:
     from ..answers.estimate import Estimate
@@ -27,7 +27,7 @@ TaskFile = Annotated[
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of this server.", show_default=False)]
 Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="File to write.")]
 
-share_app = typer.Typer(no_args_is_help=True, help="Shares of cells, passed around as files: sites and two servers.")
+share_app = App(help="Shares of cells, passed around as files: sites and two servers.")
 app.add_typer(share_app, name="share")
 
 
@@ -210,7 +210,8 @@ def share_split(
     source = open_source(inputs, format=format)
     columns = tuple(column or ([source.item] if source.item else source.columns()))
     wanted = Wanted(columns=columns, integers="int" in types, person=person)
-    counting.take_in((batch.clean() for batch in source.batches(wanted)), persons=person is not None)
+    batches = (batch.clean() for batch in source.batches(wanted))
+    counting.take_in(batches, persons=person is not None, as_items=wanted.person_is_item)
     shares = counting.split()
     write_whole(Path(f"{output}.seed"), shares.seed)
     write_whole(Path(f"{output}.difference"), shares.difference)
