@@ -13,8 +13,7 @@ it. Merging compares what decides whether a sum makes sense (column, unit), and 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -22,7 +21,7 @@ from typing import Any
 from .errors import IncompatibleError, InputError, PrivacyError, UnnoiseError
 from .text import LONGEST_NAME, inert, is_plain
 
-__all__ = ["MOST_NAMES", "Labels", "as_labels", "naming", "today"]
+__all__ = ["MOST_NAMES", "Labels", "about", "as_labels", "today"]
 
 MOST_NAMES = 20_000
 """Most sites, periods, columns or report ids."""
@@ -89,40 +88,29 @@ class Labels:
             report_ids=(*self.report_ids, *other.report_ids),
         )
 
-    def name(self, file: str = "") -> str:
-        """Return what to call the sketch in a message: its file, site, period and title, as far as there are such.
-
-        >>> Labels(site=("north",), period=("May",)).name("a.sketch"), Labels(label="all").name(), Labels().name()
-        ('a.sketch (site north, period May)', 'label all', '')
-        """
-        parts = [f"site {', '.join(self.site)}"] if self.site else []
-        parts += [f"period {', '.join(self.period)}"] if self.period else []
-        said = ", ".join(parts) or (f"label {self.label}" if self.label else "")
-        return f"{file} ({said})" if file and said else file or said
-
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain Python, lists for what may be several."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
-@contextmanager
-def naming(*names: str) -> Iterator[None]:
-    """Let an error say which sketches it is about, as far as they have names.
+def about(error: UnnoiseError, *sketches: tuple[str, Labels]) -> UnnoiseError:
+    """Return the error; it says which sketches it is about, as far as their files or labels give them names.
 
-    >>> with naming("a.sketch", "b.sketch"):
-    ...     raise IncompatibleError("cells", 8, 16)
-    Traceback (most recent call last):
-    ...
-    unnoise.errors.IncompatibleError: cells must be equal to merge, got 8 and 16; in a.sketch and b.sketch
+    >>> about(IncompatibleError("cells", 8, 16), ("a.sketch", Labels()), ("", Labels(site=("north",), period=("May",))))
+    IncompatibleError('cells must be equal to merge, got 8 and 16; in a.sketch and site north, period May')
     """
-    try:
-        yield
-    except UnnoiseError as error:
-        if any(names):
-            said = " and ".join(inert(name) or "a sketch without a name" for name in names)
-            error.args = (f"{error}; in {said}", *error.args[1:])
-        raise
+    names = [_name(file, labels) for file, labels in sketches]
+    if any(names):
+        error.args = (f"{error}; in {' and '.join(inert(name) or 'a sketch without a name' for name in names)}",)
+    return error
+
+
+def _name(file: str, labels: Labels) -> str:
+    parts = [f"site {', '.join(labels.site)}"] if labels.site else []
+    parts += [f"period {', '.join(labels.period)}"] if labels.period else []
+    said = ", ".join(parts) or (f"label {labels.label}" if labels.label else "")
+    return f"{file} ({said})" if file and said else file or said
 
 
 def as_labels(given: Labels | Mapping[str, Any] | None) -> Labels:

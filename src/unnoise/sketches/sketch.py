@@ -25,9 +25,9 @@ from .._sampler import _system_stream as system_stream
 from .._sampler import open_stream
 from ..arrays import Int64
 from ..checks import check_integer, check_unknown
-from ..errors import IncompatibleError, InputError, PrivacyError, SealedError
+from ..errors import IncompatibleError, InputError, PrivacyError, SealedError, UnnoiseError
 from ..guard import Guarded, changing, new_identity, quiet, this_process
-from ..labels import Labels, naming
+from ..labels import Labels, about
 from ..layout import Account, Layout, guarantee, hashed_layout
 from ..noise import DiscreteLaplace, Exact, exact_positive, tidy
 from ..noisy import NoisyCounts
@@ -451,8 +451,7 @@ begin_epoch() first, which draws fresh noise
             self.require_mergeable(other)
             public = self._state == other._state == "sealed"
             if public:
-                with naming(self._labels.name(self._file), other._labels.name(other._file)):
-                    self._held.require_room(other._held)
+                self._held.require_room(other._held)
             with changing([self, other], "a merge was interrupted"):
                 self._held = self._held.plus(other._held, later=public)
                 self._take_over(other)
@@ -477,8 +476,10 @@ begin_epoch() first, which draws fresh noise
         """Refuse unless both may become one, naming the field, both values and, as far as known, both sketches."""
         if not isinstance(other, Sketch):
             raise InputError(f"merge needs another sketch, got {type(other).__name__}")
-        with naming(self._labels.name(self._file), other._labels.name(other._file)):
+        try:
             self._require_sum(other)
+        except UnnoiseError as error:
+            raise about(error, (self._file, self._labels), (other._file, other._labels)) from None
 
     def _require_sum(self, other: Sketch) -> None:
         self._require_usable("merge")
