@@ -54,7 +54,7 @@ def sketch_data(request: Counting, meanwhile: Callable[[], None] | None = None) 
                 unknown=request.unknown,
             )  # fmt: skip
         batches = with_progress(source.batches(wanted), source.rows(), "reading")
-        feed(target, batches, persons=request.person is not None)
+        feed(target, batches, persons=request.person is not None, as_items=wanted.person_is_item)
     return target
 
 

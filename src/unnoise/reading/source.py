@@ -66,6 +66,11 @@ class Wanted:
         return list(dict.fromkeys([*self.columns, *extra]))
 
     @property
+    def person_is_item(self) -> bool:
+        """Whether an item is a person: the only column of one is that of the person."""
+        return self.columns == (self.person,)
+
+    @property
     def integer_names(self) -> list[str]:
         """The columns that must hold integers."""
         return [*(self.columns if self.integers else ()), *([self.counts] if self.counts else [])]
@@ -330,9 +335,14 @@ def check_format(format: str | None) -> None:
 
 
 @quiet
-def feed(target: Sketch | GroupedSketch, batches: Iterable[Batch], *, persons: bool = False) -> None:
-    """Count all batches in one ingestion call; with ``persons`` they are gathered first, to limit each person."""
-    target.take_in((batch.clean() for batch in batches), persons=persons)
+def feed(
+    target: Sketch | GroupedSketch, batches: Iterable[Batch], *, persons: bool = False, as_items: bool = False
+) -> None:
+    """Count all batches in one ingestion call; with ``persons`` they are gathered first, to limit each person.
+
+    ``as_items``: the person is the item (:attr:`Wanted.person_is_item`).
+    """
+    target.take_in((batch.clean() for batch in batches), persons=persons, as_items=as_items)
 
 
 def _standard_input(

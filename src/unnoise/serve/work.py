@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -130,6 +131,7 @@ def overlap(paths: Sequence[str], task: dict[str, Any], labels: Sequence[str] = 
 
 def merged(paths: Sequence[str], task: Task) -> NoisyCounts:
     """Add reports up, block by block, into noisy counts."""
+    from ..layout import Account
     from ..noise import DiscreteLaplace
     from ..noisy import NoisyCounts
     from ..sketches.format.filecells import sum_of
@@ -140,7 +142,8 @@ def merged(paths: Sequence[str], task: Task) -> NoisyCounts:
         _require_layout(task, stored.layout)
     total = sum_of([stored.cells for stored in reports])
     power = sum((stored.noise.power for stored in reports), Fraction(0))
-    return NoisyCounts(total, DiscreteLaplace(task.noise.epsilon, power), task.layout)
+    account = reduce(Account.plus, (stored.account for stored in reports))
+    return NoisyCounts(total, DiscreteLaplace(task.noise.epsilon, power), task.layout, account.max_count(task.layout))
 
 
 def _number(estimate: Any) -> dict[str, Any]:

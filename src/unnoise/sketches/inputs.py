@@ -20,7 +20,7 @@ from ..checks import is_integer
 from ..errors import InputError
 from .columns import Raw, from_any, is_column
 
-__all__ = ["BATCH", "Rows", "clean_rows", "read_items", "with_occurrences"]
+__all__ = ["BATCH", "Rows", "clean_rows", "person_is_item", "read_items", "with_occurrences"]
 
 BATCH = 1 << 16
 """Items taken from an iterator at a time."""
@@ -67,6 +67,15 @@ def read_items(items: Any, counts: Any = None, person: Any = None, group: Any = 
     if isinstance(items, Iterable):
         return _from_iterator(items, beside)
     raise InputError(f"items must be a collection of integers, strings or tuples, got {type(items).__name__}")
+
+
+def person_is_item(items: Any, person: Any) -> bool:
+    """Whether the person is the item: the same column, or the only one of a table; told by their form alone."""
+    if person is None or (isinstance(items, Mapping) and all(is_integer(value) for value in items.values())):
+        return False
+    if isinstance(person, str):
+        return list(_table_of(items) or ()) == [person]
+    return person is items and is_column(items)
 
 
 def with_occurrences(items: Any, counts: Any) -> tuple[Any, Any]:

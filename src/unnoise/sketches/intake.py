@@ -60,6 +60,7 @@ def take_in(
     batches: Iterable[Rows],
     *,
     persons: bool = False,
+    as_items: bool = False,
     groups: Sequence[str] | None = None,
     drop: bool = False,
 ) -> None:
@@ -70,21 +71,22 @@ def take_in(
     sketches : one, or those of ``groups``, all of the same make
     batches : clean rows, with a group each where there are groups
     persons : every batch says who is behind its rows, and what one person adds is limited over all of them
+    as_items : the person is the item; said by the form of the call, never by its rows
     groups : the declared groups, in the order of the sketches
     drop : leave rows of other groups out instead of refusing them
     """
-    _Intake(sketches, persons, groups, drop).run(iter(batches))
+    _Intake(sketches, persons, as_items, groups, drop).run(iter(batches))
 
 
 class _Intake:
     """One ingestion call."""
 
     def __init__(
-        self, sketches: Sequence[Sketch], persons: bool, groups: Sequence[str] | None, drop: bool
+        self, sketches: Sequence[Sketch], persons: bool, as_items: bool, groups: Sequence[str] | None, drop: bool
     ) -> None:
         self.sketches, self.first, self.groups, self.drop = sketches, sketches[0], groups, drop
         self.layout, self.types, self.stated = self.first.layout, self.first._types, False
-        self.codes = PersonCodes() if persons else None
+        self.codes, self.as_items = PersonCodes() if persons else None, as_items
         self.direct = self.layout.kind == "hashed" and not persons and groups is None
         self.label: str | None = None
         with self.open():
@@ -182,7 +184,7 @@ class _Intake:
             if self.stated:
                 layout = replace(layout, item_types=self.types)
             if layout.max_contributions is not None:
-                account = account.after_call(enforced=self.codes is not None)
+                account = account.after_call(enforced=self.codes is not None, as_items=self.as_items)
             sketch._record(self.types, layout, account, label or self.label)
 
     # ── from rows to cells ────────────────────────────────────────────────────────────────────────────────────

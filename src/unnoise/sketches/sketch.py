@@ -37,7 +37,7 @@ from .format.parameters import Stored, fresh_labels
 from .format.read import read_sketch
 from .format.write import require_storable, require_writable, write_sketch
 from .held import Held
-from .inputs import Rows, read_items
+from .inputs import Rows, person_is_item, read_items
 from .intake import take_in
 
 __all__ = ["Sketch", "noise_shares"]
@@ -316,11 +316,16 @@ begin_epoch() first, which draws fresh noise
         stream of more than 262,144 items is counted as it comes, and if it ends early the sketch is broken and
         refuses everything from then on. A count beyond ±2^53 counts as ±2^53.
         """
-        self.take_in(read_items(items, counts, person), persons=person is not None)
+        batches = read_items(items, counts, person)
+        self.take_in(batches, persons=person is not None, as_items=person_is_item(items, person))
 
-    def take_in(self, batches: Iterable[Rows], *, persons: bool = False) -> None:
-        """Count batches of clean rows in one ingestion call; ``persons``: all of them say who is behind each row."""
-        take_in([self], batches, persons=persons)
+    def take_in(self, batches: Iterable[Rows], *, persons: bool = False, as_items: bool = False) -> None:
+        """Count batches of clean rows in one ingestion call.
+
+        persons : all of them say who is behind each row
+        as_items : and that is the item itself, so that a limit per person is one of the item's count
+        """
+        take_in([self], batches, persons=persons, as_items=as_items)
 
     def _recorded(self) -> tuple[tuple[str, ...] | None, Layout, Account, str | None]:
         """Return what an ingestion call may change besides the cells."""
@@ -375,7 +380,8 @@ begin_epoch() first, which draws fresh noise
         """Release; ``for_tests`` whatever the label of the noise (for :mod:`unnoise.testing`)."""
         with self._lock:
             self._seal("release", for_tests=for_tests)
-            return NoisyCounts(self._held.released(), self._noise, self._layout)
+            most = self._account.max_count(self._layout)
+            return NoisyCounts(self._held.released(), self._noise, self._layout, most)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the noisy cells and public parameters into a file, atomically, and seal the sketch."""

@@ -29,6 +29,7 @@ KINDS: dict[Kind, int] = {"task": 1, "share": 2, "offer": 3, "agreement": 4, "an
 LONGEST_HEAD = 1 << 24
 """Bytes of a head: the ids of some 100,000 reports."""
 
+ACCOUNT = {"calls", "promised", "as_items"}
 ID = re.compile(r"[0-9a-f]{32}")
 _START = struct.Struct("<4sBBI")
 
@@ -101,8 +102,8 @@ def read_ids(head: Mapping[str, Any], name: str) -> tuple[str, ...]:
 def read_account(head: Mapping[str, Any]) -> Account:
     """Return what persons have spent."""
     spent = head.get("account")
-    if not isinstance(spent, dict) or set(spent) != {"calls", "promised"}:
-        raise FormatError("account must hold calls and promised")
+    if not isinstance(spent, dict) or not {"calls", "promised"} <= set(spent) <= ACCOUNT:
+        raise FormatError("account must hold calls and promised, and as_items or nothing else")
     try:
         return Account(**spent)
     except ValueError as error:

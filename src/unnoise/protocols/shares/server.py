@@ -56,7 +56,7 @@ class Report:
     @property
     def digest(self) -> str:
         """SHA-256 of what both servers must have been told alike."""
-        spent = {"calls": self.account.calls, "promised": self.account.promised}
+        spent = self.account.to_dict()
         return digest_of(canonical({"report": self.id, "site": self.site, "account": spent}))
 
 
@@ -159,7 +159,7 @@ class Server(Guarded):
         self._settle()
 
     def _head_of(self, report: Report) -> bytes:
-        spent = {"calls": report.account.calls, "promised": report.account.promised}
+        spent = report.account.to_dict()
         values = {"report": report.id, "site": report.site, "account": spent, "replaced": list(report.replaced)}
         return pack("share", values)
 
@@ -260,7 +260,7 @@ class Server(Guarded):
         head = {
             "task": self.task.id, "side": self.side, "reports": list(ids), "epoch": self.task.epoch,
             "sites": sorted(self._reports[name].site for name in ids),
-            "account": {"calls": account.calls, "promised": account.promised},
+            "account": account.to_dict(),
             "identity": new_identity().hex(),
         }  # fmt: skip
         return pack("answer", head, total.astype("<u8").tobytes())

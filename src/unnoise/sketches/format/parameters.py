@@ -53,7 +53,7 @@ def parameters_of(stored: Stored) -> bytes:
     layout, account = stored.layout, stored.account
     values = {
         **stored.labels.to_dict(),
-        "account": {"calls": account.calls, "promised": account.promised},
+        "account": account.to_dict(),
         "cells": layout.cells,
         "domain": layout.domain,
         "epsilon": str(stored.noise.epsilon),
@@ -107,7 +107,10 @@ def parse_parameters(parameters: bytes, version: int) -> dict[str, Any]:
     return {
         "layout": layout,
         "noise": noise,
-        "account": Account(calls=_field(spent, "calls", int), promised=_field(spent, "promised", int)),
+        "account": Account(
+            calls=_field(spent, "calls", int), promised=_field(spent, "promised", int),
+            as_items=_field(spent, "as_items", int, 0),
+        ),
         "identities": frozenset(bytes.fromhex(identity) for identity in identities),
         "labels": _labels(values, layout) if version > 1 else Labels(unit=_unit(layout)),
     }
