@@ -27,8 +27,6 @@ from unnoise.protocols.shares.messages import unpack
 from unnoise.protocols.shares.site import mask
 
 LARGE = 1 << 17
-SERVERS = (300_000, 20_000)
-"""Trials of the views of two servers."""
 
 
 # ── the command line ──────────────────────────────────────────────────────────────────────────────────────────
@@ -185,8 +183,12 @@ SERVICES: dict[str, Path] = {
     "command line: profile": Path(
         1, command_line_profile(), {"a quarter of the noise": command_line_profile("4")}, (600, 0), each="group"
     ),
-    "two servers, view of the seeds": Path(1, two_servers(0), {"no noise at the other": two_servers(0, False)}, SERVERS),
-    "two servers, view of the differences": Path(1, two_servers(1), {"no noise at the other": two_servers(1, False)}, SERVERS),
+    "two servers, view of the seeds": Path(
+        1, two_servers(0), {"no noise at the other": two_servers(0, noise=False)}, (300_000, 20_000)
+    ),
+    "two servers, view of the differences": Path(
+        1, two_servers(1), {"no noise at the other": two_servers(1, noise=False)}, (300_000, 20_000)
+    ),
     "collector": Path(1, collector(), {"a retried report": collector(again=True)}, (300_000, 0)),
     "Spark": Path(
         1, spark(), {"noise on occupied cells only": spark(occupied=True), "half the noise": spark(2)}, (500_000, 0)

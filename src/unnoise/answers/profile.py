@@ -411,9 +411,14 @@ class Profile:
     # ---------------------------------------------------------------- showing and exporting
 
     def table(self, counts: Sequence[int] = (1, 2, 3, 5, 10), level: float = 0.95) -> Table:
-        """Return how many items fall in each range of counts that starts at one of ``counts``, the last open."""
+        """Return how many items fall in each range of counts that starts at one of ``counts``, the last open.
+
+        Where the counts are bounded, no range begins above the bound, and the last ends there.
+        """
+        most = NO_END if self.max_count is None else self.max_count
         starts = np.unique(_as_counts(counts))
-        ends = np.append(starts[1:] - 1, NO_END)
+        starts = starts[starts <= most]
+        ends = np.append(starts[1:] - 1, most)[: starts.size]
         level = check_share("level", level)
         rows = tuple(
             Row(

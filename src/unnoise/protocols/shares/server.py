@@ -56,7 +56,7 @@ class Report:
     @property
     def digest(self) -> str:
         """SHA-256 of what both servers must have been told alike."""
-        spent = {"calls": self.account.calls, "promised": self.account.promised}
+        spent = self.account.to_dict()
         return digest_of(canonical({"report": self.id, "site": self.site, "account": spent}))
 
 
@@ -159,7 +159,7 @@ class Server(Guarded):
         self._settle()
 
     def _head_of(self, report: Report) -> bytes:
-        spent = {"calls": report.account.calls, "promised": report.account.promised}
+        spent = report.account.to_dict()
         values = {"report": report.id, "site": report.site, "account": spent, "replaced": list(report.replaced)}
         return pack("share", values)
 
@@ -196,6 +196,8 @@ class Server(Guarded):
     def agree(self, reports: Iterable[str]) -> bytes:
         """Return the word that this server will add exactly these reports; spends nothing."""
         ids = tuple(sorted(set(reports)))
+        if not all(ID.fullmatch(name) for name in ids):
+            raise InputError("a report must be named by 32 hexadecimal digits")
         if sum_id(self.task, ids) not in self._sums:
             self._require_allowed(ids)
         digests = {name: self._reports[name].digest for name in ids}
@@ -260,7 +262,7 @@ class Server(Guarded):
         head = {
             "task": self.task.id, "side": self.side, "reports": list(ids), "epoch": self.task.epoch,
             "sites": sorted(self._reports[name].site for name in ids),
-            "account": {"calls": account.calls, "promised": account.promised},
+            "account": account.to_dict(),
             "identity": new_identity().hex(),
         }  # fmt: skip
         return pack("answer", head, total.astype("<u8").tobytes())
