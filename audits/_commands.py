@@ -18,21 +18,23 @@ HASHED = ("sketch", "-c", "x", "--cells", "64")
 DOMAIN = ("sketch", "-c", "x", "--domain", "domain.txt")
 PERSON = ("--person", "who", "--max-contributions", "2")
 GROUPED = ("--by", "g", "--groups", "A,B")
+SPLIT = ("share", "split", "-c", "x", "--site", "s", "-o", "part")
 FORMS: dict[str, tuple[str, ...]] = {
     "hashed": HASHED, "levels": (*HASHED, "--levels", "4"), "columns": (*HASHED, "-c", "g"),
-    "counts": (*HASHED, "--count-column", "n"), "persons": (*HASHED, *PERSON), "pan-private": (*HASHED, "--pan-private"),
+    "counts": (*HASHED, "--count-column", "n"), "persons": (*HASHED, *PERSON),
+    "pan-private": (*HASHED, "--pan-private"),
     "persons with counts": (*HASHED, *PERSON, "--count-column", "n"), "groups": (*HASHED, *GROUPED),
     "groups of persons": (*HASHED, *GROUPED, *PERSON), "known": DOMAIN, "known groups": (*DOMAIN, *GROUPED),
     "known persons": (*DOMAIN, *PERSON), "sampled": (*DOMAIN, "--rate", "1"), "seeded": (*HASHED, "--hash-seed", "7"),
     "query": (*HASHED, "--sql", "SELECT x FROM data WHERE g = 'A'"),
     "labels": (*HASHED, "--label", "L", "--site", "s", "--period", "p"),
     "profile": ("profile", "-c", "x"), "profile of groups": ("profile", "-c", "x", *GROUPED),
-    "profile of persons": ("profile", "-c", "x", *PERSON), "profile of counts": ("profile", "-c", "x", "--count-column", "n"),
+    "profile of persons": ("profile", "-c", "x", *PERSON),
+    "profile of counts": ("profile", "-c", "x", "--count-column", "n"),
     "items are persons": ("profile", "-c", "who", "--person", "who"),
     "profile by sketch": ("profile", "-c", "x", "--cells", "2^12", "--sketch", "--method", "isotonic"),
     "page": ("profile", "-c", "x", "-o", "page.html"), "table": ("profile", "-c", "x", *GROUPED, "-o", "page.csv"),
-    "split": ("share", "split", "-c", "x", "--task", "the.task", "--site", "s", "-o", "part"),
-    "split persons": ("share", "split", "-c", "x", "--person", "who", "--task", "persons.task", "--site", "s", "-o", "part"),
+    "split": (*SPLIT, "--task", "the.task"), "split persons": (*SPLIT, "--person", "who", "--task", "persons.task"),
 }  # fmt: skip
 
 
@@ -102,8 +104,8 @@ def usable(form: str, format: str) -> bool:
     """Whether a form can be read from a format: queries need files and names, shares a header."""
     if form == "query":
         return "input" not in format and "without" not in format
-    if "groups" in form and not form.startswith("profile") and format == "arrow from standard input":  # its types are not known beforehand
-        return False
+    if "groups" in form and not form.startswith("profile"):  # types must be known beforehand
+        return format != "arrow from standard input"
     return not (form.startswith("split") and "without" in format)
 
 
@@ -127,8 +129,8 @@ def pair(seed: str, folder: Path, forms: Sequence[str], formats: Sequence[str], 
 
 TWO = "a.sketch b.sketch"
 CHAIN: tuple[tuple[str, bool], ...] = (
-    ("sketch a.csv -c x -e 4 --cells 2^10 --site a -o a.sketch", False),
-    ("sketch b.csv -c x -e 4 --cells 2^10 --site b -o b.sketch", False),
+    ("sketch a.csv -c x -e 4 --cells 2^10 --site a --ledger book.ledger -o a.sketch", False),
+    ("sketch b.csv -c x -e 4 --cells 2^10 --site b --ledger book.ledger -o b.sketch", False),
     ("sketch a.csv -c x -e 1 --cells 64 --by g --groups A,B -o set", False),
     (f"merge {TWO} -o m.sketch", False),
     ("inspect a.sketch m.sketch set", False),
@@ -140,8 +142,8 @@ CHAIN: tuple[tuple[str, bool], ...] = (
     (f"union {TWO} --json", True),
     (f"overlap {TWO} --json", True),
     (f"table {TWO} --json", True),
-    ("ledger unnoise.ledger", False),
-    ("ledger unnoise.ledger --json", False),
+    ("ledger book.ledger", False),
+    ("ledger book.ledger --json", False),
     ("share task -e 1 --epoch e --cells 64 -o the.task", False),
     ("share split a.csv -c x --task the.task --site a -o a", False),
     ("share split b.csv -c x --task the.task --site b -o b", False),
@@ -157,7 +159,7 @@ CHAIN: tuple[tuple[str, bool], ...] = (
     ("inspect c.sketch", False),
 )
 SERVED: tuple[tuple[str, bool], ...] = (
-    ("task create reach -e 1 --cells 64 {to}", False),
+    ("task create reach -e 4 --cells 2^10 {to}", False),
     ("send a.sketch --task reach {site}", False),
     ("send a.sketch --task reach {site}", False),
     ("collect reach --json {to}", True),

@@ -62,8 +62,9 @@ def pan_private(cells: np.ndarray) -> Any:
 
 
 PATHS: dict[str, Callable[[np.ndarray], Any]] = {
-    "noise drawn and added to cells": lambda cells: partial(honest, cells), "release of a pan-private sketch": pan_private,
-}  # fmt: skip
+    "noise drawn and added to cells": lambda cells: partial(honest, cells),
+    "release of a pan-private sketch": pan_private,
+}
 BROKEN: dict[str, Callable[[np.ndarray], Any]] = {
     "noise on occupied cells only": lambda cells: partial(only_occupied, cells),
     "another draw where counts are large": lambda cells: partial(a_draw_more, cells),

@@ -16,8 +16,8 @@ from typing import Any
 
 import _timing
 from _audit import Audit, table
-from _hostile_inputs import commands
 from _commands import CHAIN, FORMS, SERVED, chain_pair, counted, pair
+from _hostile_inputs import commands
 from _observe import FORMATS, difference
 
 PIECE = 50
@@ -31,7 +31,8 @@ def pairs(numbers: range, seed: int, apart: bool = False) -> dict[str, Any]:
     commands()
     found = [pair(f"{seed}/{n}/{apart}", PLACE / "one", list(FORMS), FORMATS, apart=apart) for n in numbers]
     return {
-        "pairs": len(found), "without rows": sum(rows == 0 for _, _, rows in found), "forms": sorted({f for f, _, _ in found}),
+        "pairs": len(found), "without rows": sum(rows == 0 for _, _, rows in found),
+        "forms": sorted({form for form, _, _ in found}),
         "wrong": [wrong for _, wrong, _ in found if wrong],
     }  # fmt: skip
 
@@ -196,7 +197,7 @@ def main() -> None:
     forms = {form for step, result in found.items() if step.startswith("pairs ") for form in result["forms"]}
     many: Sequence[Sequence[object]] = [
         (f"`sketch`, `profile`, `share split` in {len(FORMS)} forms, {len(forms)} with their formats",
-         f"{sum_of('pairs', 'pairs'):,} ({sum_of('pairs', 'without rows'):,} with a side without rows)", wrong("pairs")),
+         f"{sum_of('pairs', 'pairs'):,} ({sum_of('pairs', 'without rows'):,} with no row on a side)", wrong("pairs")),
         ("the same in processes of their own", f"{sum_of('apart', 'pairs'):,}", wrong("apart")),
         (f"{len({words.split()[0] for words, _ in CHAIN})} commands in a row of {len(CHAIN)}",
          f"{sum_of('chains', 'pairs'):,}", wrong("chains")),
@@ -205,7 +206,7 @@ def main() -> None:
     ]  # fmt: skip
     caught = [(s.removeprefix("broken: "), r["after"], r["found"][:90].replace("|", "/")) for s, r in found.items()
               if s.startswith("broken")]  # fmt: skip
-    times = [(s.removeprefix("timing: "), f"{r[0]:.2g}", f"{r[1]:.3f}", "found" if r[0] < _timing.ALARM else "no difference")
+    times = [(s.removeprefix("timing: "), f"{r[0]:.2g}", f"{r[1]:.3f}", "found" if r[0] < _timing.ALARM else "alike")
              for s, r in found.items() if s.startswith("timing")]  # fmt: skip
     text = "\n\n".join([
         table(("commands", "pairs of neighbours", "differences"), many),
