@@ -3,7 +3,7 @@
 # make test   set everything up (Debian packages included where it may) and run all tests
 # make quick  the linters and the fast tests, under a minute
 # make docs   the documentation site, into site/
-# make audit  the long checks: full coverage and accuracy batteries
+# make audit  the whole audit, hours, into docs/trust.md; make audit-sampler and so on for one part; goes on where interrupted
 # make bench  every benchmark, results into docs/benchmarks.md
 # Each works alone on a fresh clone.
 
@@ -15,10 +15,12 @@ QUICK  := tests/test_house.py tests/test_noise.py tests/test_noisy.py tests/test
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
+AUDITS := sampler privacy files soak coverage invariants
+
 # One thread per process: the tests run two processes, and small matrices gain nothing from more.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo demo-sites node test quick lint docs audit audit-invariants bench clean
+.PHONY: demo demo-sites node test quick lint docs audit $(AUDITS:%=audit-%) bench clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/unnoise demo
@@ -41,21 +43,18 @@ lint: $(VENV)/.test
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/check_changelog.py
 
+# Each part writes its section of docs/trust.md and goes on where it was interrupted; one that fails does not stop the others.
 audit: $(VENV)/.test
-	$(BIN)/python benchmarks/coverage.py
-	$(BIN)/python benchmarks/coverage.py --kinds --repetitions 1000
-	$(BIN)/python benchmarks/plan.py --runs 100
-	$(BIN)/python benchmarks/accuracy.py
-	$(BIN)/python benchmarks/sites.py --scenario --tables 100000
-	$(BIN)/python benchmarks/faults.py
+	@failed=; for part in $(AUDITS); do $(BIN)/python audits/$$part.py || failed="$$failed $$part"; done; \
+	  if [ -n "$$failed" ]; then echo "failed:$$failed"; exit 1; fi
 
-# ten thousand random sketches against the rules that every answer keeps: hours
-audit-invariants: $(VENV)/.test
-	$(BIN)/python -W ignore benchmarks/invariants.py
+$(AUDITS:%=audit-%): audit-%: $(VENV)/.test
+	$(BIN)/python audits/$*.py
 
 bench: $(VENV)/.test
-	for script in noise paper reconstruct accuracy coverage plan items merge sites sketch direct field cli spark; do \
+	for script in noise paper reconstruct accuracy coverage plan items merge sites sketch direct field collector cli spark; do \
 	  $(BIN)/python benchmarks/$$script.py --write || exit 1; done
 
 $(VENV)/bin/python:

@@ -1,4 +1,4 @@
-"""Put a benchmark's result into docs/benchmarks.md, between the markers of its name."""
+"""Put a result into a page (docs/benchmarks.md unless told otherwise), between the markers of its name."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def machine(*packages: str) -> str:
     return f"{os.cpu_count()} × {models[0] if models else platform.machine()}, Python {python}, {versions}"
 
 
-def write_section(name: str, text: str) -> None:
-    """Replace the section ``name`` of docs/benchmarks.md, or append it where there is none."""
+def write_section(name: str, text: str, *, page: Path = PAGE) -> None:
+    """Replace the section ``name`` of a page, or append it where there is none."""
     begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
     block = f"{begin}\n{text.strip()}\n{end}"
-    page = PAGE.read_text() if PAGE.exists() else "# Benchmarks\n"
+    whole = page.read_text() if page.exists() else "# Benchmarks\n"
     pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
-    if pattern.search(page):
-        page = pattern.sub(lambda _: block, page)
+    if pattern.search(whole):
+        whole = pattern.sub(lambda _: block, whole)
     else:
-        page = page.rstrip() + "\n\n" + block + "\n"
-    PAGE.write_text(page)
+        whole = whole.rstrip() + "\n\n" + block + "\n"
+    page.write_text(whole)

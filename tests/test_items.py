@@ -273,3 +273,30 @@ def test_a_giant_that_counts_many_times_leaves_the_small_items_alone():
         found = _calibrated(support, items, total)
         assert support @ found == pytest.approx(total, rel=1e-9)
         assert found[:2] == pytest.approx(items[:2], rel=1e-3)
+
+
+# ---------------------------------------------------------------- few items, and bad luck
+
+
+def few_items(seed, cells=1 << 13, epsilon=0.7):
+    rng = np.random.default_rng(seed)
+    return sketch(np.array([1]), np.array([100]), hashed(cells), DiscreteLaplace(epsilon), rng)
+
+
+def test_sketches_whose_sum_is_negative_by_noise_do_not_rule_their_items_out():
+    """The lowest of 400: one sketch in forty lies so low that estimate plus margin is below the truth."""
+    unlucky = sorted((few_items(seed) for seed in range(400)), key=lambda noisy: noisy.values @ noisy.tally)[:10]
+    for noisy in unlucky:
+        profile = item_profile(noisy)
+        assert profile.total.value == profile.distinct.value == 0
+        assert profile.total.high >= 100
+        assert 100 <= profile.distinct.high <= profile.total.high
+        assert profile.at_least(2).high <= profile.total.high / 2 + 1e-9
+
+
+def test_intervals_of_few_items_hold_as_often_as_they_say():
+    runs = [item_profile(few_items(seed, cells=1 << 11, epsilon=0.5)) for seed in range(30)]
+    most = binom.isf(FALSE_ALARM, len(runs), 0.05)
+    assert sum(not p.total.low <= 100 <= p.total.high for p in runs) <= most
+    assert sum(not p.distinct.low <= 100 <= p.distinct.high for p in runs) <= most
+    assert all(p.distinct.high <= p.total.high + 1e-9 for p in runs)

@@ -48,8 +48,8 @@ LEAST = 0.5
 UNBOUNDED = (
     Notice(
         "unbounded",
-        "one person may hold any number of occurrences, so sums over them (total, moments, entropy) cannot be both "
-        "private and accurate: max_contributions bounds them",
+        "one person may hold any number of occurrences, so sums over them (occurrences in all, entropy) cannot be "
+        "both private and accurate, and are left out unless a limit on each person (max_contributions) bounds them",
     ),
 )
 """Said where noise goes on f and nothing bounds a count."""

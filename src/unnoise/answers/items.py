@@ -51,7 +51,7 @@ from .bands import NO_END, Limits
 from .estimate import TOO_NOISY, Estimate, number
 from .modelled import ModelledProfile
 from .profile import Answers, Profile, identity
-from .sums import sum_limits
+from .sums import bounded, sum_limits
 
 __all__ = ["ItemProfile", "item_profile"]
 
@@ -107,6 +107,10 @@ class ItemProfile(ModelledProfile):
     @property
     def _share(self) -> float:
         return self.law.share
+
+    @property
+    def _whole(self) -> float:
+        return math.inf
 
     @property
     def _above(self) -> float:
@@ -172,8 +176,8 @@ class ItemProfile(ModelledProfile):
 
     def _total(self, level: float) -> Estimate:
         value = total_of(self.noisy)
-        _, stderr, low, high = sum_limits(self.noisy, identity, level, items=self.cells)
-        return Estimate(value, stderr, min(max(low, 0.0), value), max(high, value), level, self._total)
+        found = sum_limits(self.noisy, identity, level, items=self.cells)
+        return Estimate(value, found[1], *bounded(value, found, 0.0), level, self._total)
 
 
 def item_profile(

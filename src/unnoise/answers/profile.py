@@ -31,7 +31,7 @@ from . import render as _render
 from .bands import NO_END, Bands, Limits
 from .check import claim_warnings
 from .estimate import KINDS, Estimate
-from .sums import check_growth, entropy_limits, sum_limits, xlogx
+from .sums import bounded, check_growth, entropy_limits, sum_limits, xlogx
 
 if TYPE_CHECKING:
     from .together import Band
@@ -350,9 +350,9 @@ class Profile:
 
     def _statistic(self, g: Function, level: float, floor: float = -np.inf) -> Estimate:
         value = self._sum_value(g)
-        _, stderr, low, high = self._sum(g, level)
-        low, high = min(max(low, floor), value), max(high, floor, value)
-        return Estimate(value, stderr, low, high, level, lambda other: self._statistic(g, other, floor))
+        found = self._sum(g, level)
+        low, high = bounded(value, found, floor)
+        return Estimate(value, found[1], low, high, level, lambda other: self._statistic(g, other, floor))
 
     @property
     def entropy(self) -> Estimate:
@@ -411,9 +411,14 @@ class Profile:
     # ---------------------------------------------------------------- showing and exporting
 
     def table(self, counts: Sequence[int] = (1, 2, 3, 5, 10), level: float = 0.95) -> Table:
-        """Return how many items fall in each range of counts that starts at one of ``counts``, the last open."""
+        """Return how many items fall in each range of counts that starts at one of ``counts``, the last open.
+
+        Where the counts are bounded, no range begins above the bound, and the last ends there.
+        """
+        most = NO_END if self.max_count is None else self.max_count
         starts = np.unique(_as_counts(counts))
-        ends = np.append(starts[1:] - 1, NO_END)
+        starts = starts[starts <= most]
+        ends = np.append(starts[1:] - 1, most)[: starts.size]
         level = check_share("level", level)
         rows = tuple(
             Row(

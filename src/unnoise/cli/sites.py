@@ -9,7 +9,7 @@ import typer
 
 from ..text import inert_markup
 from . import _options as opt
-from ._app import app
+from ._app import App, app
 
 if TYPE_CHECKING:
     from ..answers.estimate import Estimate
@@ -27,7 +27,7 @@ TaskFile = Annotated[
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of this server.", show_default=False)]
 Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="File to write.")]
 
-share_app = typer.Typer(no_args_is_help=True, help="Shares of cells, passed around as files: sites and two servers.")
+share_app = App(help="Shares of cells, passed around as files: sites and two servers.")
 app.add_typer(share_app, name="share")
 
 
@@ -41,8 +41,11 @@ unnoise union *.sketch --once --json"""
 def union(files: Files, once: Once = False, as_json: opt.AsJson = False) -> None:
     """How many different items occur in any of the files, from the sketches beside each other."""
     from ..sites import union as answer
+    from ._show import saying
 
-    _print({"union": answer(*files, max_count=_bound(once))}, as_json)
+    with saying("answering"):
+        found = {"union": answer(*files, max_count=_bound(once))}
+    _print(found, as_json)
 
 
 @app.command(
@@ -55,12 +58,14 @@ unnoise overlap tv.sketch web.sketch --once"""
 def overlap(files: Files, once: Once = False, as_json: opt.AsJson = False) -> None:
     """How many items occur in all of the files; of two also which share was retained, and what only the first has."""
     from .. import sites
+    from ._show import saying
 
     bound = _bound(once)
-    found = {"overlap": sites.overlap(*files, max_count=bound)}
-    if len(files) == 2:
-        found["only in the first"] = sites.unique_reach(*files, max_count=bound)
-        found["retained"] = sites.retention(*files, max_count=bound)
+    with saying("answering"):
+        found = {"overlap": sites.overlap(*files, max_count=bound)}
+        if len(files) == 2:
+            found["only in the first"] = sites.unique_reach(*files, max_count=bound)
+            found["retained"] = sites.retention(*files, max_count=bound)
     _print(found, as_json)
 
 
@@ -84,11 +89,12 @@ def table(
     from ..answers.consistent import SiteTable
     from ..errors import InputError
     from ..sites import consistent_table
-    from ._show import print_json
+    from ._show import print_json, saying
 
     if subsets and by == "period":
         raise InputError("--subsets needs rows by site, got --by period")
-    found = consistent_table(_keyed(files), "all" if subsets else None, max_count=_bound(once))
+    with saying("answering"):
+        found = consistent_table(_keyed(files), "all" if subsets else None, max_count=_bound(once))
     rows = found.rows
     if by == "site":
         rows = tuple({row.sites: row for row in rows}.values())  # the last of each: all periods
@@ -204,7 +210,8 @@ def share_split(
     source = open_source(inputs, format=format)
     columns = tuple(column or ([source.item] if source.item else source.columns()))
     wanted = Wanted(columns=columns, integers="int" in types, person=person)
-    counting.take_in((batch.clean() for batch in source.batches(wanted)), persons=person is not None)
+    batches = (batch.clean() for batch in source.batches(wanted))
+    counting.take_in(batches, persons=person is not None, as_items=wanted.person_is_item)
     shares = counting.split()
     write_whole(Path(f"{output}.seed"), shares.seed)
     write_whole(Path(f"{output}.difference"), shares.difference)

@@ -37,13 +37,14 @@ from scipy.special import gammaln
 from ..arrays import Floats, Int64
 from ._fourier import Blocks, FourierChannel, Seen
 from ._mode import find_mode
-from ._points import MOST_POINTS, mixtures
+from ._points import MOST_POINTS, mixtures, neighbourhood
 from ._smooth_walk import JUMP, Walk
+from ._vague import smoothest
 
 __all__ = ["FAMILIES", "Model", "Posterior", "Search", "explore", "posterior"]
 
-FAMILIES = (("log1p", 2), ("log", 2), ("t", 2), ("log1p", 3), ("log", 3), ("t", 3))
-"""Coordinate and order of the walks."""
+FAMILIES = (("log1p", 2), ("log", 2), ("t", 2), ("chance", 2), ("log1p", 3), ("log", 3), ("t", 3))
+"""Coordinate and order of the walks; "chance" is t on the base of Poisson and binomial laws (:meth:`Search.base`)."""
 
 STRENGTHS: Floats = np.logspace(-3, 12, 16)
 """λ: a decade is a third of a nat or so for a walk of a hundred steps, far below what the cells say of it."""
@@ -99,7 +100,9 @@ class Search:
     channel: FourierChannel
     level: float
     total: float
+    bound: int | None = None
     models: list[Model] = field(default_factory=list)
+    tried: list[Model] = field(default_factory=list)
     fits: int = 0
     not_converged: int = 0
     uncertified: int = 0
@@ -118,9 +121,15 @@ class Search:
         """The walk of a family over the first ``walked`` blocks; the atoms behind them stand alone."""
         blocks = self.channel.blocks
         centres = blocks.centres + self.channel.origin
-        x = {"t": centres, "log1p": np.log1p(centres), "log": np.log(np.maximum(centres, 0.5))}[coordinate]
+        x = {"log1p": np.log1p(centres), "log": np.log(np.maximum(centres, 0.5))}.get(coordinate, centres)
+        base = self.base(centres) if coordinate == "chance" else None
         position = np.concatenate([np.arange(self.walked), np.zeros(blocks.size - self.walked, dtype=np.int64)])
-        return Walk(np.asarray(x, dtype=float), position.astype(np.int64), order, level=self.level)
+        return Walk(np.asarray(x, dtype=float), position.astype(np.int64), order, base=base, level=self.level)
+
+    def base(self, centres: Floats) -> Floats:
+        """−log t!, of which Poisson laws are a line away; log C(n, t) where no count is above n: binomial laws."""
+        base = -gammaln(centres + 1)
+        return np.asarray(base if self.bound is None else base - gammaln(np.maximum(self.bound - centres, 0.0) + 1))
 
     def fit(
         self, name: str, walk: Walk, rung: int, start: Floats, wanted: float, log_weight: float
@@ -164,8 +173,8 @@ class Search:
         """Rung at which an integrated walk spreads by ± 3: X³/3λ (order 2), X⁵/20λ (order 3) over a length X."""
         centres = self.channel.blocks.centres[: self.walked] + self.channel.origin
         low, high = float(centres[0]), float(centres[-1])
-        ratio = {"t": high - low, "log1p": math.log1p(high) - math.log1p(low)}
-        length = ratio.get(coordinate, math.log(max(high, 1.0) / max(low, 0.5)))
+        ratio = {"log1p": math.log1p(high) - math.log1p(low), "log": math.log(max(high, 1.0) / max(low, 0.5))}
+        length = ratio.get(coordinate, high - low)
         strength = max(length, 1.0) ** (2 * order - 1) / (3 if order == 2 else 20) / JUMP**2
         return int(np.abs(np.log(STRENGTHS / strength)).argmin())
 
@@ -201,15 +210,16 @@ def _round(search: Search, start: Floats, families: Sequence[tuple[str, int]]) -
 
 def explore(
     channel: FourierChannel, start: Floats, total: float, counts: Blocks,
-    families: Sequence[tuple[str, int]] = FAMILIES,
+    families: Sequence[tuple[str, int]] = FAMILIES, bound: int | None = None,
 ) -> Search:
     """Search for models of the channel's cells; ``counts`` are the single counts at which modes are certified.
 
     total : Σ t·N_t, roughly
+    bound : largest count that there can be, if known
     """
     theta, level = start, math.log(total / channel.blocks.size)
     for turn in range(ROUNDS + 1):
-        search = Search(channel, level, total)
+        search = Search(channel, level, total, bound)
         _round(search, theta, families)
         theta = theta if search.best is None else search.best.theta
         more = _wanted(channel, theta, counts)
@@ -231,7 +241,7 @@ def point_models(search: Search, counts: Blocks) -> list[Model]:
     return [
         Model(each.channel, f"{each.places.size} points", each.theta, each.log_evidence, 0, each.walk, each.precision,
               weight)
-        for each in found if each.log_evidence + weight > wanted
+        for one in found for each in neighbourhood(one, counts.first) if each.log_evidence + weight > wanted
     ]
 
 
@@ -270,8 +280,9 @@ def _certified(channel: FourierChannel, state: Seen, counts: Blocks) -> bool:
 
 
 def _certify(search: Search, counts: Blocks) -> None:
-    """Keep the models near the best that pass the certificate."""
+    """Keep the models near the best that pass the certificate; all are still among those ``tried``."""
     best = search.best
+    search.tried = search.models
     if best is None:
         return
     near = [model for model in search.models if model.score > best.score - NEGLIGIBLE]
@@ -290,7 +301,7 @@ class Posterior:
 
     law : N, the average of the modes
     mean, covariance : of the items themselves, by blocks
-    vague : the covariance that the cells alone would give, under a prior that joins no two counts
+    vague : the covariance that the cells alone would give, under a prior that joins no two counts (:mod:`._vague`)
     hidden : variance of each block's mass if all others were known: numbers up to its root drown in the noise
     """
 
@@ -322,7 +333,8 @@ def posterior(search: Search) -> Posterior:
     covariance += (weight[:, None] * (means - mean)).T @ (means - mean)
     law = np.asarray(weight @ laws)
     state = channel.at(np.maximum(law, 1e-300))
-    vague = _covariance(channel, state, np.eye(law.size) / JUMP**2)
+    open_law = channel.at(np.maximum(smoothest(channel, search.tried, law), 1e-300))
+    vague = _covariance(channel, open_law, np.eye(law.size) / JUMP**2)
     named = [(model.name, float(w)) for model, w in zip(models, weight)]
     return Posterior(channel, law, mean, covariance, vague, channel.alone(state), named)
 

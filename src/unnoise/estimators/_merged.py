@@ -137,7 +137,8 @@ def fit_run(noisy: NoisyProfile, low: int, high: int, bound: int | None) -> Run 
         mass = np.maximum(mass * channel.pull(channel.at(mass)), 1e-9 * part.cells / mass.size)
     counts = np.union1d(channel.blocks.first, np.rint(channel.blocks.centres).astype(np.int64))
     total = float(part.cells)
-    search = explore(channel, np.log(mass / channel.widths), total, Blocks(counts, counts + 1, counts.size))
+    single = Blocks(counts, counts + 1, counts.size)
+    search = explore(channel, np.log(mass / channel.widths), total, single, bound=bound)
     return None if search.best is None else Run(low, top, search, posterior(search))
 
 

@@ -4,13 +4,17 @@ One atom is put where a single count would explain the cells best; more are adde
 places improved by moving its atoms while that helps. Masses have vague priors (a walk of length one each), so that
 evidence is Laplace's; a set of s places out of n costs log C(n, s) nats for naming it. The search goes on while twice
 what the last atom gained could still bring the mixture within reach of the best model.
+
+Places are uncertain too. With 1 + v_i the likelihood of atom i at all its places, relative to that at its best, a
+mixture is worth about Π(1 + v_i) times what its best places are, and is averaged over sets of places drawn by
+likelihood: so that cells which cannot be told to hold 0 or 1 are not taken for either.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import gammaln
@@ -20,7 +24,7 @@ from ._fourier import FAR, Blocks, FourierChannel
 from ._mode import find_mode
 from ._smooth_walk import Walk
 
-__all__ = ["Mixture", "mixtures"]
+__all__ = ["Mixture", "mixtures", "neighbourhood"]
 
 MOST_POINTS = 6
 """Atoms at most: with more a walk does as well."""
@@ -30,6 +34,9 @@ HOPELESS = 1000.0
 
 NEAR = 8
 """Counts to either side of an atom to which it may be moved at once, in powers of two."""
+
+UNLIKELY, DRAWS = 1e-3, 12
+"""Places of less than this share of the best place's likelihood are left out; sets of places drawn."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,6 +144,59 @@ def _settled(
     return best
 
 
+def neighbourhood(mixture: Mixture, counts: Int64) -> list[Mixture]:
+    """Return mixtures that stand for the likely places of a mixture's atoms, and share its evidence over all places.
+
+    The places of each atom are drawn by their likelihood, the others left where they are, in equal steps of chance
+    (a Latin hypercube); what the draws are worth together is weighed by their own likelihood.
+    """
+    places, gains, worth = _elsewhere(mixture, counts)
+    order = np.random.default_rng(0)
+    far = mixture.channel.blocks.atoms[mixture.channel.blocks.atoms >= FAR]
+    drawn: dict[tuple[int, ...], tuple[float, Mixture]] = {}
+    for steps in zip(*(order.permutation(DRAWS) for _ in places)):
+        chosen = [int(np.searchsorted(np.cumsum(w) / w.sum(), (u + 0.5) / DRAWS)) for u, w in zip(steps, worth)]
+        at = np.array([where[c] for where, c in zip(places, chosen)], dtype=np.int64)
+        if np.unique(at).size < at.size:
+            continue
+        mass = _moved_mass(mixture, at)
+        own = mixture.channel.with_blocks(_blocks(at, far))
+        value = own.at(mass).value
+        alone = sum(gain[c] for gain, c in zip(gains, chosen))
+        weight = math.exp(min(value - mixture.value - alone, 1.0))
+        known = drawn[tuple(at)][0] if tuple(at) in drawn else 0.0
+        drawn[tuple(at)] = (
+            known + weight, replace(mixture, channel=own, theta=np.log(np.maximum(mass, 1e-3)), value=value)
+        )
+    whole = mixture.log_evidence + sum(math.log(w.sum()) for w in worth) - math.log(DRAWS)
+    return [
+        replace(each, log_evidence=whole + math.log(weight)) for weight, each in drawn.values() if weight > UNLIKELY
+    ]
+
+
+def _elsewhere(mixture: Mixture, counts: Int64) -> tuple[list[Int64], list[Floats], list[Floats]]:
+    """For each atom its likely places, what each gains in nats, and its likelihood times the places it stands for."""
+    far = mixture.channel.blocks.atoms[mixture.channel.blocks.atoms >= FAR]
+    found: list[list[tuple[int, float, float]]] = [[(int(place), 0.0, 1.0)] for place in mixture.places]
+    for places, mass in _moves(mixture, counts):
+        (i,) = np.flatnonzero(places != mixture.places)
+        gain = min(mixture.channel.with_blocks(_blocks(places, far)).at(mass).value - mixture.value, 1.0)
+        # moved by ± 2^k it stands for the places from halfway to the one before, to halfway to the next
+        stands_for = max(1.0, 0.75 * abs(int(places[i]) - int(mixture.places[i])))
+        if stands_for * math.exp(gain) > UNLIKELY:
+            found[i].append((int(places[i]), gain, stands_for * math.exp(gain)))
+    columns = [np.array(sorted(each)).T for each in found]
+    return [c[0].astype(np.int64) for c in columns], [c[1] for c in columns], [c[2] for c in columns]
+
+
+def _moved_mass(mixture: Mixture, places: Int64) -> Floats:
+    """The masses with the atoms at other places: occurrences are kept where items collide."""
+    mass = mixture.mass.copy()
+    if mixture.channel.collide:
+        mass[: places.size] *= mixture.places / places
+    return mass
+
+
 def _moves(mixture: Mixture, counts: Int64) -> Sequence[tuple[Int64, Floats]]:
     """Every mixture with one atom moved a little, its occurrences kept."""
     steps = [sign * 2**k for k in range(int(math.log2(NEAR)) + 1) for sign in (1, -1)]
@@ -145,7 +205,7 @@ def _moves(mixture: Mixture, counts: Int64) -> Sequence[tuple[Int64, Floats]]:
         for step in steps:
             new = place + step
             if counts[0] <= new <= counts[-1] and new not in mixture.places:
-                places, mass = mixture.places.copy(), mixture.mass.copy()
-                places[i], mass[i] = new, mass[i] * (place / new if mixture.channel.collide else 1.0)
-                found.append((places, mass))
+                places = mixture.places.copy()
+                places[i] = new
+                found.append((places, _moved_mass(mixture, places)))
     return found

@@ -187,7 +187,7 @@ def collisions(noisy: NoisyProfile, *, max_count: int | None = None) -> ItemLaw:
     last = channel.law.last
     near = sum(float(np.minimum(part.noisy.values, last) @ part.noisy.tally) / part.share for part in used) / len(used)
     near = max(near, 1.0)
-    search = explore(channel, _start(channel, near), near, _some_counts(top))
+    search = explore(channel, _start(channel, near), near, _some_counts(top), bound=max_count)
     if search.best is None:
         raise ConvergenceError(f"a model of the items must converge, got none in {search.fits} fits")
     return _assemble(parts, used, search, posterior(search), top)

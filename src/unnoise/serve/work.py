@@ -14,12 +14,17 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import FormatError, IncompatibleError, InputError
 from ..noise import tidy
 from .tasks import Task
+
+if TYPE_CHECKING:
+    from ..answers.estimate import Estimate
+    from ..noisy import NoisyCounts
 
 __all__ = ["WORK", "answer", "verify"]
 
@@ -59,14 +64,16 @@ def _require_layout(task: Task, layout: Any) -> None:
 
 
 def answer(paths: Sequence[str], task: dict[str, Any], labels: Sequence[str] = ()) -> dict[str, Any]:
-    """Return reach and frequency of the reports' sum."""
+    """Return reach and frequency of the reports: reach from all beside each other where that is surer than the sum."""
     from ..answers.reconstruct import reconstruct
 
     wanted = Task.from_dict(task)
     if not paths:
         raise InputError("there must be at least one report to answer from, got none")
-    profile = reconstruct(merged(paths, wanted))
-    reach = _number(_reach(paths, wanted, profile))
+    whole, beside = _gathered(paths, wanted)
+    profile = reconstruct(whole)
+    surest = min((profile.distinct, *beside), key=lambda one: (one.marked, one.high - one.low))
+    reach = _number(surest)
     return {
         "reach": reach,
         "total": _number(profile.total),
@@ -81,14 +88,16 @@ def answer(paths: Sequence[str], task: dict[str, Any], labels: Sequence[str] = (
     }
 
 
-def _reach(paths: Sequence[str], task: Task, profile: Any) -> Any:
-    """Reach from the sum, or from the reports beside each other where that is surer (:func:`unnoise.union`)."""
-    if not 2 <= len(paths) <= MOST_BESIDE or task.kind != "hashed" or task.levels > 1:
-        return profile.distinct
-    from ..sites import union
+def _gathered(paths: Sequence[str], task: Task) -> tuple[NoisyCounts, list[Estimate]]:
+    """Read every report once; return their sum, and the reach that they show beside each other where they can."""
+    from ..answers import sites
 
-    beside = union(*paths, max_count=1 if task.max_contributions == 1 else None)
-    return min(profile.distinct, beside, key=lambda one: (one.marked, one.high - one.low))
+    if not 2 <= len(paths) <= MOST_BESIDE or task.kind != "hashed" or task.levels > 1:
+        return merged(paths, task), []
+    reports = ((path, merged([path], task)) for path in paths)
+    gathered = sites.Gathered.read(reports, once=task.max_contributions == 1)
+    assert gathered.total is not None, "the reports of a task have one ε"
+    return gathered.total, [sites.union(gathered)]
 
 
 def _within(number: dict[str, Any], reach: dict[str, Any]) -> dict[str, Any]:
@@ -120,8 +129,9 @@ def overlap(paths: Sequence[str], task: dict[str, Any], labels: Sequence[str] = 
     return {"names": names, "matrix": matrix}
 
 
-def merged(paths: Sequence[str], task: Task) -> Any:
+def merged(paths: Sequence[str], task: Task) -> NoisyCounts:
     """Add reports up, block by block, into noisy counts."""
+    from ..layout import Account
     from ..noise import DiscreteLaplace
     from ..noisy import NoisyCounts
     from ..sketches.format.filecells import sum_of
@@ -132,15 +142,19 @@ def merged(paths: Sequence[str], task: Task) -> Any:
         _require_layout(task, stored.layout)
     total = sum_of([stored.cells for stored in reports])
     power = sum((stored.noise.power for stored in reports), Fraction(0))
-    return NoisyCounts(total, DiscreteLaplace(task.noise.epsilon, power), task.layout)
+    account = reduce(Account.plus, (stored.account for stored in reports))
+    return NoisyCounts(total, DiscreteLaplace(task.noise.epsilon, power), task.layout, account.max_count(task.layout))
 
 
 def _number(estimate: Any) -> dict[str, Any]:
-    """An estimate as plain values, with how far it may be trusted."""
+    """An estimate as plain values, with how far it may be trusted: marked where it says nothing, and in words."""
+    from ..answers.estimate import TOO_NOISY
+    from ..answers.questions import mark
+
     values = {"value": estimate.value, "low": estimate.low, "high": estimate.high}
     plain: dict[str, Any] = {name: float(v) if math.isfinite(v) else None for name, v in values.items()}
-    plain["marked"] = bool(estimate.marked)
-    return plain
+    said = mark(estimate)
+    return {**plain, "marked": said == TOO_NOISY, "mark": said}
 
 
 def report(paths: Sequence[str], task: dict[str, Any], labels: Sequence[str] = ()) -> dict[str, Any]:
@@ -168,6 +182,13 @@ def save(paths: Sequence[str], task: dict[str, Any], target: str) -> dict[str, A
     return {"path": target, "bytes": os.stat(target).st_size, "name": Path(target).name}
 
 
+def ready() -> dict[str, Any]:
+    """Import what answering needs, so that the first answer comes as soon as the others."""
+    from ..answers import reconstruct, sites  # noqa: F401
+
+    return {}
+
+
 WORK: dict[str, Callable[..., dict[str, Any]]] = {
-    "answer": answer, "overlap": overlap, "report": report, "save": save, "verify": verify,
+    "answer": answer, "overlap": overlap, "ready": ready, "report": report, "save": save, "verify": verify,
 }  # fmt: skip

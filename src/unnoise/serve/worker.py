@@ -12,7 +12,7 @@ import os
 import resource
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from ..errors import UnnoiseError
@@ -24,6 +24,14 @@ MEMORY = 1 << 30
 
 ROOM_FOR_LINES = 1 << 26
 """Longest line between server and worker."""
+
+
+ATTEMPTS = 3
+"""Workers that must die of a request before it is refused."""
+
+
+class _Gone(Exception):
+    """A worker died before it had answered."""
 
 
 class WorkerError(UnnoiseError):
@@ -44,11 +52,21 @@ class Workers:
         self._all: set[asyncio.subprocess.Process] = set()
 
     async def do(self, work: str, **request: Any) -> dict[str, Any]:
-        """Send a request and return the reply; raise :class:`WorkerError` where there is none."""
+        """Send a request and return the reply; raise :class:`WorkerError` where there is none.
+
+        A worker may be killed by somebody else: a request is to blame when ATTEMPTS workers have died of it.
+        """
+        line = json.dumps({"work": work, **request}).encode() + b"\n"
+        for _ in range(ATTEMPTS):
+            with suppress(_Gone):
+                return await self._ask(line)
+        raise WorkerError("it took more memory than it may have, or took its process down")
+
+    async def _ask(self, line: bytes) -> dict[str, Any]:
+        """Let one worker answer."""
         async with self._worker() as process:
             assert process.stdin is not None
             assert process.stdout is not None
-            line = json.dumps({"work": work, **request}).encode() + b"\n"
             try:
                 process.stdin.write(line)
                 await process.stdin.drain()
@@ -56,9 +74,9 @@ class Workers:
             except TimeoutError:
                 raise WorkerError(f"it took more than {self.seconds:g} seconds") from None
             except (BrokenPipeError, ConnectionError, ValueError):
-                reply = b""
-            if not reply:
-                raise WorkerError("it took more memory than it may have, or took its process down")
+                raise _Gone from None
+            if not reply.endswith(b"\n"):
+                raise _Gone
             return dict(json.loads(reply))
 
     @asynccontextmanager

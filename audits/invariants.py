@@ -1,0 +1,80 @@
+"""Random sketches against the rules that every answer keeps (benchmarks/invariants.py), and two wrong answers beside.
+
+No rule of arithmetic may ever be broken. That an interval misses the truth by more than FARTHEST of its widths is
+allowed in at most MOST_FAR of the runs (docs/estimators.md, limits).
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from _audit import Audit, table
+from invariants import FARTHEST, broken, check, draw
+
+from unnoise.answers.reconstruct import reconstruct
+
+PIECE = 50
+MOST_FAR = 0.01
+
+
+def piece(seed: int, number: int, runs: int, most: int) -> dict[str, Any]:
+    """Return what broke in some runs, how many missed by far, and how many answers were marked or refused."""
+    found: list[str] = []
+    far = marked = 0
+    for run in range(runs):
+        case = draw(np.random.default_rng([seed, number, run]), most)
+        try:
+            rules, mark = check(case)
+        except Exception as error:  # every failure is a finding here
+            rules, mark = [f"{type(error).__name__}: {error}"], False
+        far += any("widths" in rule for rule in rules)
+        marked += mark
+        found += [f"run {number}.{run}: {case}: {rule}" for rule in rules if "widths" not in rule]
+    return {"runs": runs, "broken": found, "far": far, "marked": marked}
+
+
+def controls(seed: int, wanted: int) -> dict[str, int]:
+    """Return how many of ``wanted`` profiles with doubled items, and with fifty times the truth, were found out."""
+    caught, number = {"doubled items": 0, "another truth": 0}, 0
+    for _ in range(wanted):
+        while True:
+            number += 1
+            case = draw(np.random.default_rng([seed, number]), 10)
+            if case.kind == "hashed" and case.shape == "smooth" and case.power <= 3 and case.epsilon >= 1:
+                break
+        profile = reconstruct(case.noisy)
+        doubled = broken(case, replace(profile, number=2 * profile.number))
+        elsewhere = broken(replace(case, truth=np.repeat(case.truth, 50)), profile)
+        caught["doubled items"] += any("is not total" in rule for rule in doubled)
+        caught["another truth"] += any("widths" in rule for rule in elsewhere)
+    return caught
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    audit = Audit("invariants", __doc__, runs=(10_000, 8), most=(17, 8), controls=(100, 2))
+    sizes = [min(PIECE, audit["runs"] - at) for at in range(0, audit["runs"], PIECE)]
+    calls = {f"runs {i * PIECE}…": partial(piece, audit.seed, i, n, audit["most"]) for i, n in enumerate(sizes)}
+    pieces = list(audit.run(calls).values())
+    caught = audit.run({"wrong answers": partial(controls, audit.seed, audit["controls"])})["wrong answers"]
+    rules = [rule for each in pieces for rule in each["broken"]]
+    far, marked = (sum(each[name] for each in pieces) for name in ("far", "marked"))
+    failures = rules[:20]
+    if far > MOST_FAR * audit["runs"] + 1:
+        failures.append(f"{far} answers miss the truth by more than {FARTHEST:g} widths of their interval")
+    failures += [f"{name}: {n} of {audit['controls']} found out" for name, n in caught.items() if n < audit["controls"]]
+    rows = [["contradictions, infinities, answers beyond the cells", len(rules), "0"],
+            [f"runs with an interval that misses by more than {FARTHEST:g} widths", far, f"{MOST_FAR:.0%}"],
+            ["runs marked as too noisy, or refused", marked, "any"],
+            *([f"broken on purpose: {name}, found out", f"{n} of {audit['controls']}", "all"]
+              for name, n in caught.items())]  # fmt: skip
+    summary = f"{audit['runs']:,} random sketches of up to 2^{audit['most']} cells, {len(rules)} broken rules"
+    audit.close(summary, table(["", "found", "allowed"], rows), failures, "scipy")
+
+
+if __name__ == "__main__":
+    main()

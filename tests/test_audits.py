@@ -1,0 +1,128 @@
+"""The audit: a short version of every part passes, interrupted runs go on, and docs/trust.md is whole."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "audits"))
+
+from _audit import PARTS, ROOT, Audit
+
+PAGE = (ROOT / "docs" / "trust.md").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", PARTS)
+def test_the_short_version_of_each_part_passes(part: str) -> None:
+    """Exit 0 means that every claim held and every broken variant was caught."""
+    before = (ROOT / "docs" / "trust.md").read_bytes()
+    command = [sys.executable, str(ROOT / "audits" / f"{part}.py"), "--short"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "**Passed**" in done.stdout
+    assert (ROOT / "docs" / "trust.md").read_bytes() == before, "a short run writes nothing"
+
+
+def test_parts_scripts_and_make_agree() -> None:
+    scripts = {path.stem for path in (ROOT / "audits").glob("*.py") if not path.stem.startswith("_")}
+    assert set(PARTS) == scripts
+    listed = re.search(r"^AUDITS := (.*)$", (ROOT / "Makefile").read_text(), re.M)
+    assert listed
+    assert tuple(listed[1].split()) == PARTS
+
+
+# ── the framework ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Toy:
+    """A part of three steps, the second of which may be interrupted."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.done = folder, []
+        self.page = folder / "trust.md"
+        self.page.write_text("# Trust\n\n<!-- toy:begin -->\nold\n<!-- toy:end -->\n\nafter\n")
+
+    def step(self, name: str, stop: bool) -> int:
+        if stop:
+            raise KeyboardInterrupt
+        self.done.append(name)
+        return len(name)
+
+    def run(self, *words: str, stop: bool = False, failures: tuple[str, ...] = (), size: int = 5) -> int:
+        audit = Audit("toy", None, words=words, kept=self.folder / "out", page=self.page, size=(size, 2))
+        calls = {name: partial(self.step, name, stop and name == "two") for name in ("one", "two", "three")}
+        found = audit.run(calls)
+        with pytest.raises(SystemExit) as ended:
+            audit.close(f"{sum(found.values())} letters at size {audit['size']}", "| table |", failures)
+        return int(ended.value.code or 0)
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Toy:
+    return Toy(tmp_path)
+
+
+def test_an_interrupted_run_goes_on(toy: Toy) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        toy.run(stop=True)
+    assert toy.run() == 0
+    assert toy.done == ["one", "two", "three"], "no step twice"
+    assert "11 letters at size 5" in toy.page.read_text()
+    toy.run()
+    assert len(toy.done) == 6, "a finished run starts afresh"
+
+
+@pytest.mark.parametrize("words", [["--again"], ["--seed", "2"], ["--short"]])
+def test_another_run_does_not_take_up_what_was_kept(toy: Toy, words: list[str]) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        toy.run(stop=True)
+    toy.run(*words)
+    assert toy.done == ["one", "one", "two", "three"]
+    assert ("old" in toy.page.read_text()) == (words == ["--short"])
+
+
+def test_another_size_is_another_run(toy: Toy) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        toy.run(stop=True)
+    toy.run(size=6)
+    assert toy.done == ["one", "one", "two", "three"]
+
+
+def test_a_failure_is_written_down_and_ends_with_1(toy: Toy) -> None:
+    assert toy.run(failures=("ε was 2",)) == 1
+    text = toy.page.read_text()
+    assert "**Failed**" in text
+    assert "- FAILED: ε was 2" in text
+    assert text.startswith("# Trust")
+    assert text.endswith("after\n"), "the rest of the page stays"
+
+
+# ── the page ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+SECTIONS = {
+    match[1]: section
+    for section in PAGE.split("\n## ")[1:]
+    if (match := re.search(r"<!-- (\w+):begin -->", section))
+}  # fmt: skip
+
+
+def test_every_part_has_its_section() -> None:
+    assert set(SECTIONS) == set(PARTS)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_section_says_claim_method_and_violation_and_names_its_script(part: str) -> None:
+    section = SECTIONS[part]
+    for words in ("**Claim.**", "**How.**", "**A violation would look like**", f"`audits/{part}.py`"):
+        assert words in section, words
+    named = re.findall(r"`((?:audits|tests|benchmarks)/\w+\.py)(?:::(\w+))?`", section)
+    for path, name in named:
+        text = (ROOT / path).read_text()
+        assert not name or re.search(rf"^def {name}\(", text, re.M), f"{path}::{name}"

@@ -1,0 +1,71 @@
+"""Workers of the collector: a request is answered though workers are killed, and refused when it kills them itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+import unnoise as un
+from unnoise.serve.tasks import Task
+from unnoise.serve.worker import WorkerError, Workers
+
+pytestmark = pytest.mark.slow
+
+CELLS = 2**18
+
+
+@pytest.fixture
+def request_of_a_report(tmp_path):
+    sketch = un.Sketch.hashed(CELLS, epsilon=1, item_types=["int"])
+    sketch.update(range(1000))
+    sketch.save(tmp_path / "a.sketch")
+    task = Task.from_dict({"id": "reach", "epsilon": "1", "cells": CELLS, "item_types": ["int"]})
+    return {"path": str(tmp_path / "a.sketch"), "task": task.to_dict()}
+
+
+def test_a_killed_worker_is_replaced(request_of_a_report):
+    """Killed while idle, and killed at work: the request goes to another."""
+
+    async def run() -> None:
+        workers = Workers(1, seconds=60)
+        try:
+            for killed_after in (0.0, 0.001, 0.05):
+                asking = asyncio.create_task(workers.do("verify", **request_of_a_report))
+                if workers._all:
+                    await asyncio.sleep(killed_after)
+                    newest = max(workers._all, key=lambda process: process.pid)
+                    if newest.returncode is None:
+                        os.kill(newest.pid, signal.SIGKILL)
+                reply = await asking
+                assert reply["power"] == "1"
+        finally:
+            await workers.close()
+
+    asyncio.run(run())
+
+
+def test_a_request_that_kills_its_workers_is_refused(request_of_a_report):
+    async def run() -> None:
+        workers = Workers(1, seconds=60, memory=1 << 10)
+        try:
+            with pytest.raises(WorkerError, match="more memory"):
+                await workers.do("verify", **request_of_a_report)
+        finally:
+            await workers.close()
+
+    asyncio.run(run())
+
+
+def test_a_request_without_end_is_given_up(request_of_a_report):
+    async def run() -> None:
+        workers = Workers(1, seconds=0.01)
+        try:
+            with pytest.raises(WorkerError, match=r"more than 0\.01 seconds"):
+                await workers.do("verify", **request_of_a_report)
+        finally:
+            await workers.close()
+
+    asyncio.run(run())
