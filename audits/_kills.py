@@ -203,7 +203,8 @@ def told_and_forgotten() -> Iterator[None]:
 
 BROKEN: dict[str, tuple[str, Callable[[], Any]]] = {
     "files written in place": ("save", in_place), "merged files written in place": ("merge", in_place),
-    "the old set removed first": ("set of groups", old_set_first), "told and not written": ("ledger", told_and_forgotten),
+    "the old set removed first": ("set of groups", old_set_first),
+    "told and not written": ("ledger", told_and_forgotten),
 }  # fmt: skip
 
 
