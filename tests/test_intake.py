@@ -259,6 +259,26 @@ def test_a_stream_of_groups_that_fails_changes_no_group_or_breaks_all(monkeypatc
                 grouped.update([1], ["A"])
 
 
+def test_what_is_raised_after_the_commit_says_that_all_was_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal in the last steps of a call: to make it again would count everything twice."""
+
+    def interrupted(_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with testing.noiseless():
+        sketch, late = Sketch.known(5, epsilon=1), Sketch.known(5, epsilon=1)
+    monkeypatch.setattr(intake, "_wipe", interrupted)
+    with pytest.raises(KeyboardInterrupt) as error:
+        sketch.update([1, 2])
+    assert error.value.__notes__ == [intake.COUNTED]
+    assert sketch._cells.tolist() == [0, 1, 1, 0, 0]
+    monkeypatch.undo()
+    monkeypatch.setattr(intake, "apart", lambda work, stop: interrupted(None) if work.__name__ == "add" else work())
+    with pytest.raises(KeyboardInterrupt) as error:
+        late.update([1, 2])
+    assert not hasattr(error.value, "__notes__"), "taken back: nothing was counted"
+
+
 # ── signals ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 FAULTS = Path(__file__).parents[1] / "benchmarks" / "faults.py"

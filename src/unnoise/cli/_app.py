@@ -127,7 +127,7 @@ def main() -> None:
         result: Any = app(standalone_mode=False)
         sys.stdout.flush()
     except UnnoiseError as error:
-        _leave(in_options("; ".join([str(error), *getattr(error, "__notes__", [])])))
+        _leave(in_options(str(error)))
     except ShownError as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # the help is printed already
             raise SystemExit(2) from None

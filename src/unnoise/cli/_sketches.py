@@ -62,13 +62,10 @@ def _source(request: Counting) -> tuple[Source, Wanted]:
     from ..reading.source import Wanted, open_source
 
     source = open_source(request.inputs, **request.read_as)
-    columns = request.column or ([source.item] if source.item else None)
-    if columns is None:
-        found = source.columns() if source.places else []
-        if len(found) != 1:
-            listed = f": there is {', '.join(found[:12])}" if found else ""
-            raise InputError(f"--column is required{listed}")
-        columns = found
+    columns = request.column or source.unnamed_item()
+    if not columns:
+        found = source.columns() if source.places and not source.headless else []
+        raise InputError("--column is required" + (f": there is {', '.join(found[:12])}" if found else ""))
     if len(set(columns)) != len(columns):
         raise InputError(f"--column must name each column once, got {', '.join(columns)}")
     wanted = Wanted(

@@ -133,9 +133,14 @@ class Talking:
     def client(self) -> Client:
         """Return a client of the collector."""
         _require_extra()
+        from ..errors import InputError
         from ..serve.client import Client
 
-        return Client(self.to, self.token_file.read_text(), verify=self.trust or True)
+        try:
+            token = self.token_file.read_bytes().decode("ascii")
+        except UnicodeDecodeError:
+            raise InputError(f"{self.token_file}: must hold a token, got another kind of file") from None
+        return Client(self.to, token, verify=self.trust or True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -131,6 +131,23 @@ class Source:
         return None if self.format == "sql" else FORMATS[self.format].item
 
     @property
+    def headless(self) -> bool:
+        """Whether the rows alone tell the columns, so that nothing is known of them where there are no rows."""
+        return self.format == "ndjson" or (not self.typed and self.item is None and not self.dialect.header)
+
+    def unnamed_item(self) -> tuple[str, ...]:
+        """Return the column of the items where nobody names one, by the format and the first line, never by rows.
+
+        The format's own, the first one of a file without a header, else the only one there is; none where that fails.
+        """
+        if self.item is not None:
+            return (self.item,)
+        if self.headless:
+            return () if self.format == "ndjson" else ("column_1",)
+        found = self.columns() if self.places else []
+        return tuple(found) if len(found) == 1 else ()
+
+    @property
     def counts(self) -> str | None:
         """The column of occurrences that the format brings along."""
         return None if self.format == "sql" else FORMATS[self.format].counts
@@ -222,8 +239,10 @@ class Source:
 
     def _is_void(self, where: Location | None) -> bool:
         """Whether this is a file without rows in a format that has no header: nothing to read, and no mistake."""
-        headless = self.format == "ndjson" or (not self.typed and not self.dialect.header)
-        return headless and isinstance(where, Path) and where.stat().st_size == 0
+        if not self.headless or not isinstance(where, Path):
+            return False
+        with open_bytes(where) as stream:
+            return not stream.read(1 << 16).strip()
 
     def _streamed(self, where: Location) -> bool:
         """Whether a file is read as bytes: what polars cannot scan."""

@@ -52,9 +52,13 @@ class Client:
         verify: bool | str = True,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        if not address.startswith(("http://", "https://")):
-            raise InputError(f"the address must begin with http:// or https://, got {address!r:.200}")
-        if address.startswith("http://") and httpx.URL(address).host not in ("127.0.0.1", "localhost", "::1"):
+        try:
+            host = httpx.URL(address).host if address.startswith(("http://", "https://")) else ""
+        except httpx.InvalidURL:
+            host = ""
+        if not host or "%" in host:
+            raise InputError(f"the address must be http:// or https:// and the name of a host, got {address!r:.200}")
+        if address.startswith("http://") and host not in ("127.0.0.1", "localhost", "::1"):
             raise InputError(
                 f"the address must be https:// unless it is this machine: a token would be read, got {address!r:.200}"
             )

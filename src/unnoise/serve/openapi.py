@@ -26,6 +26,7 @@ _NUMBER = {
     "properties": {
         "value": {"type": ["number", "null"]}, "low": {"type": ["number", "null"]},
         "high": {"type": ["number", "null"]}, "marked": {"type": "boolean"},
+        "mark": {"type": "string"},
     },
 }  # fmt: skip
 

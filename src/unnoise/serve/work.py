@@ -147,11 +147,14 @@ def merged(paths: Sequence[str], task: Task) -> NoisyCounts:
 
 
 def _number(estimate: Any) -> dict[str, Any]:
-    """An estimate as plain values, with how far it may be trusted."""
+    """An estimate as plain values, with how far it may be trusted: marked where it says nothing, and in words."""
+    from ..answers.estimate import TOO_NOISY
+    from ..answers.questions import mark
+
     values = {"value": estimate.value, "low": estimate.low, "high": estimate.high}
     plain: dict[str, Any] = {name: float(v) if math.isfinite(v) else None for name, v in values.items()}
-    plain["marked"] = bool(estimate.marked)
-    return plain
+    said = mark(estimate)
+    return {**plain, "marked": said == TOO_NOISY, "mark": said}
 
 
 def report(paths: Sequence[str], task: dict[str, Any], labels: Sequence[str] = ()) -> dict[str, Any]:

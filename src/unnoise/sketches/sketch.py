@@ -25,9 +25,9 @@ from .._sampler import _system_stream as system_stream
 from .._sampler import open_stream
 from ..arrays import Int64
 from ..checks import check_integer, check_unknown
-from ..errors import IncompatibleError, InputError, PrivacyError, SealedError
+from ..errors import IncompatibleError, InputError, PrivacyError, SealedError, UnnoiseError
 from ..guard import Guarded, changing, new_identity, quiet, this_process
-from ..labels import Labels
+from ..labels import Labels, about
 from ..layout import Account, Layout, guarantee, hashed_layout
 from ..noise import DiscreteLaplace, Exact, exact_positive, tidy
 from ..noisy import NoisyCounts
@@ -96,6 +96,7 @@ begin_epoch() first, which draws fresh noise
         self._domain, self._unknown = domain, check_unknown(unknown)
         self._finder: Finder | None = finder_for(self._layout, domain) if fresh else None
         self._types = self._layout.item_types
+        self._file = ""
 
     # ── making ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -234,7 +235,9 @@ begin_epoch() first, which draws fresh noise
             stored.layout.domain, stored.layout.fingerprint,
         ):  # fmt: skip
             raise IncompatibleError("domain fingerprint", stored.layout.fingerprint, declared.fingerprint)
-        return cls(_MAKE, stored, domain=declared, unknown=unknown)
+        loaded = cls(_MAKE, stored, domain=declared, unknown=unknown)
+        loaded._file = os.fspath(path)
+        return loaded
 
     @classmethod
     def from_public(cls, stored: Stored, *, label: str | None = None) -> Sketch:
@@ -470,9 +473,15 @@ begin_epoch() first, which draws fresh noise
         return self if other == 0 else NotImplemented
 
     def require_mergeable(self, other: Sketch) -> None:
-        """Refuse unless both may become one, naming the field and both values."""
+        """Refuse unless both may become one, naming the field, both values and, as far as known, both sketches."""
         if not isinstance(other, Sketch):
             raise InputError(f"merge needs another sketch, got {type(other).__name__}")
+        try:
+            self._require_sum(other)
+        except UnnoiseError as error:
+            raise about(error, (self._file, self._labels), (other._file, other._labels)) from None
+
+    def _require_sum(self, other: Sketch) -> None:
         self._require_usable("merge")
         other._require_usable("merge")
         common = self._identities & other._identities

@@ -14,7 +14,7 @@ import json
 import re
 import struct
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from ...errors import FormatError
 from ...layout import Account
@@ -73,12 +73,16 @@ def unpack(message: bytes, kind: Kind) -> tuple[dict[str, Any], memoryview]:
 
 def _read_head(text: bytes) -> dict[str, Any]:
     try:
-        head = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        head = json.loads(text, parse_constant=_no_number)
+        if isinstance(head, dict) and canonical(head) == text:
+            return head
+    except (ValueError, RecursionError) as error:  # lone surrogates come in as escapes and cannot go out again
         raise FormatError(f"head must be JSON: {error}") from None
-    if not isinstance(head, dict) or canonical(head) != text:
-        raise FormatError("head must be a JSON object with sorted keys and no spaces")
-    return head
+    raise FormatError("head must be a JSON object with sorted keys and no spaces")
+
+
+def _no_number(name: str) -> NoReturn:
+    raise FormatError(f"head must be JSON, got {name}")
 
 
 def read_text(head: Mapping[str, Any], name: str, form: re.Pattern[str] | None = None) -> str:

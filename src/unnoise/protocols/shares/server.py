@@ -196,6 +196,8 @@ class Server(Guarded):
     def agree(self, reports: Iterable[str]) -> bytes:
         """Return the word that this server will add exactly these reports; spends nothing."""
         ids = tuple(sorted(set(reports)))
+        if not all(ID.fullmatch(name) for name in ids):
+            raise InputError("a report must be named by 32 hexadecimal digits")
         if sum_id(self.task, ids) not in self._sums:
             self._require_allowed(ids)
         digests = {name: self._reports[name].digest for name in ids}

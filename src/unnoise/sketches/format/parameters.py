@@ -7,6 +7,7 @@ consistent with its digest, makes a later step run for hours or out of memory. d
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -196,7 +197,21 @@ def _require_whole(layout: Layout) -> None:
         raise FormatError(f"a known sketch must have one cell per item, got {layout.domain} and {layout.cells}")
     if layout.kind == "sampled" and (layout.domain is None or layout.rate is None or layout.hash_seed is None):
         raise FormatError("a sampled sketch must state domain, rate and hash_seed")
+    if layout.kind == "sampled":
+        _require_sample(layout)
     if layout.fingerprint is not None and not _FINGERPRINT.fullmatch(layout.fingerprint):
         raise FormatError("its fingerprint must be 64 hexadecimal digits")
     if layout.kind != "hashed" and layout.fingerprint is None and layout.item_types not in (None, ("int",)):
         raise FormatError(f"a domain 0…d−1 must have items of type int, got {layout.item_types}")
+
+
+def _require_sample(layout: Layout) -> None:
+    """Refuse a number of cells that no sample has: going on draws it anew, and must need no more memory than the file.
+
+    The number of items whose hash is below the rate is binomial: eleven standard deviations off once in 10^27 files.
+    """
+    assert layout.domain is not None
+    assert layout.rate is not None
+    expected = float(layout.rate * layout.domain)
+    if abs(layout.cells - expected) > 11 * math.sqrt(expected) + 11:
+        raise FormatError(f"a sampled sketch must have about rate·domain = {expected:.6g} cells, got {layout.cells}")
