@@ -321,8 +321,8 @@ def report_kinds(options):
     fewest = max(1, min(int(row[4]) for row in rows))
     text = (
         f"## Coverage by kind of interval\n\n{machine('numpy', 'scipy')}; method `auto`, ε = 1, data and noise drawn "
-        f"anew in every release. Percent; a true 95 % scatters by ± {100 * 2 * (0.95 * 0.05 / fewest) ** 0.5:.1f} in {fewest} "
-        f"releases.\n\n{table(rows, told)}\n"
+        f"anew in every release. Percent; a true 95 % scatters by ± {100 * 2 * (0.95 * 0.05 / fewest) ** 0.5:.1f} in "
+        f"{fewest} releases.\n\n{table(rows, told)}\n"
     )
     print(text)
     if options.write:

@@ -279,7 +279,7 @@ class ModelledProfile(Profile):
         above = self._centres(t, np.full_like(t, NO_END))[0]
         mass = np.maximum(above[:-1] - above[1:], 0.0)
         number, moment = (np.concatenate([[0.0], np.cumsum(w)]) for w in (mass, mass * t[:-1]))
-        sigma, first = math.sqrt(self._far_blur), self._least_count
+        sigma, first = math.sqrt(self.noisy.noise.variance), self._least_count
         s = np.full(k.size, sigma)
         for _ in range(3):
             lo, hi = (np.clip(k + sign * np.floor(s).astype(np.int64), first, self._top) for sign in (-1, 1))
