@@ -164,9 +164,7 @@ def attack(script: str, name: str, numbers: range, seed: int, broken: str = "") 
     return {"happened": dict(total), "faults": faults, "slowest": slowest, "peak": peak}
 
 
-def _child(
-    script: str, name: str, numbers: range, seed: int, broken: str
-) -> tuple[dict[str, Any] | None, int, str]:
+def _child(script: str, name: str, numbers: range, seed: int, broken: str) -> tuple[dict[str, Any] | None, int, str]:
     """Run one child; return its result, or else where it died and how."""
     with tempfile.NamedTemporaryFile(prefix="unnoise-audit-") as shared, tempfile.TemporaryFile() as said:
         shared.write(PLACE.pack(STARTING))

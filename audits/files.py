@@ -57,9 +57,7 @@ def main() -> None:
     rows, failures = [], []
     for name, size in audit["inputs"].items():
         pieces = [result for step, result in found.items() if step.startswith(name) and "broken" not in step]
-        happened = {
-            what: sum(piece["happened"].get(what, 0) for piece in pieces) for what in ("refused", "accepted")
-        }
+        happened = {what: sum(piece["happened"].get(what, 0) for piece in pieces) for what in ("refused", "accepted")}
         faults = [fault for piece in pieces for fault in piece["faults"]]
         failures += [f"{name} {number}: {what}: {why[:200]}" for number, what, why in faults[:5]]
         if sum(happened.values()) + len(faults) != size:

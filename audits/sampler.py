@@ -33,19 +33,19 @@ from unnoise.testing import seeded
 
 FALSE_ALARM = 1e-6
 POWER = 0.999
-SHORT = slice(1, None, 4)
-"""The laws of a short run."""
+SHORT = (1, 4, 7, 9, 12, 14)
+"""The laws of a short run, by their places in CASES."""
 
 CALL = 1 << 22
 """Samples of one call."""
 
 LAGS = (1, 2, 1 << 16)
 CASES = [
-    *((epsilon, "1") for epsilon in ("0.000001", "0.0001", "0.001", "0.01", "0.1", "1", "3", "10")),
-    *((epsilon, "2") for epsilon in ("0.000001", "0.1", "1", "10")),
-    *((epsilon, "1/2") for epsilon in ("0.001", "0.1", "1", "10")),
-    *((epsilon, "5/2") for epsilon in ("0.01", "0.1", "1", "10")),
-    *((epsilon, "1/10") for epsilon in ("0.01", "0.1", "1", "10")),
+    *((epsilon, "1") for epsilon in ("1", "0.1", "10", "0.000001", "0.001", "3")),
+    *((epsilon, "2") for epsilon in ("1", "0.1")),
+    *((epsilon, "1/2") for epsilon in ("1", "0.01", "10")),
+    *((epsilon, "5/2") for epsilon in ("1", "0.1")),
+    *((epsilon, "1/10") for epsilon in ("1", "0.1", "10")),
 ]  # fmt: skip
 
 
@@ -89,7 +89,9 @@ class Tally:
     def _pair(self, name: Any, first: np.ndarray, second: np.ndarray) -> None:
         pair = first * np.int8(len(self.cuts) + 1)
         pair += second
-        self.pairs[name] += np.array([np.count_nonzero(pair == kind) for kind in range(self.pairs[name].size)])
+        twice = np.bincount(pair[: pair.size // 2 * 2].view(np.uint16), minlength=1 << 16).reshape(256, 256)
+        kinds = self.pairs[name].size
+        self.pairs[name] += twice.sum(axis=0)[:kinds] + twice.sum(axis=1)[:kinds]  # two pairs to a 16-bit word
 
 
 def score(epsilon: float, power: Fraction, law: Classes, farthest: int) -> np.ndarray:
@@ -238,7 +240,7 @@ def judge(name: str, found: dict[str, Any], level: float, off: float) -> tuple[l
 
 def main() -> None:
     audit = Audit("sampler", __doc__, samples=(10**9, 10**6), thresholds=(4000, 60), off=(1e-3, 0.05))
-    off, chosen = audit["off"], CASES[SHORT] if audit.short else CASES
+    off, chosen = audit["off"], [CASES[i] for i in SHORT] if audit.short else CASES
     calls = {f"ε = {e}, ρ = {r}": partial(one_case, e, r, audit["samples"], off, audit.seed) for e, r in chosen}
     results = audit.run(calls)
     bits = audit.run({n: partial(thresholds, law, audit["thresholds"], audit.seed) for n, law in TABLES.items()})

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from browser_tools import OUT, complaints, keep, open_browser, set_screen
-from unnoise.answers.binned import at_least_curve, exact_curve, ranges, true_curve
+from unnoise.answers.binned import at_least_curve, count_ranges, exact_curve, true_curve
 from unnoise.answers.estimate import Estimate
 from unnoise.answers.palette import DARK, LIGHT
 from unnoise.answers.questions import Asked, Sheet, noun
@@ -65,7 +65,7 @@ def groups(tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize("largest", [1, 2, 15, 16, 17, 18, 100, 2_000_000])
 def test_ranges_cover_every_count_once(largest):
-    first, last = ranges(largest)
+    first, last = count_ranges(largest)
     assert first[0] == 1
     assert last[-1] == largest
     np.testing.assert_array_equal(first[1:], last[:-1] + 1)

@@ -30,7 +30,7 @@ from ...guard import Guarded, new_identity, wipe
 from ...layout import Account
 from .messages import ID, canonical, digest_of, pack, read_account, read_ids, read_text, unpack
 from .site import mask
-from .store import Store
+from .store import Disk
 from .task import Task
 
 __all__ = ["SIDES", "Report", "Server", "Side", "sum_id"]
@@ -65,7 +65,7 @@ class Server(Guarded):
 
     noun = "server"
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Disk) -> None:
         super().__init__()
         self._store = store
         head = store.read("server")
@@ -83,7 +83,7 @@ class Server(Guarded):
         """Make a server for a task; in a directory that has one, it must be the same."""
         if side not in SIDES:
             raise InputError(f"side must be 'seed' or 'difference', got {side!r}")
-        store, head = Store(directory), bytes([SIDES.index(side)]) + task.to_bytes()
+        store, head = Disk(directory), bytes([SIDES.index(side)]) + task.to_bytes()
         try:
             if not store.has("server"):
                 store.write("server", head)
@@ -99,7 +99,7 @@ class Server(Guarded):
         """Return the server in a directory, as it was when it was last heard of."""
         if not os.path.isfile(os.path.join(directory, "server")):
             raise InputError(f"directory must hold a server, got {os.fspath(directory)}")
-        return cls(Store(directory))
+        return cls(Disk(directory))
 
     def __enter__(self) -> Server:
         return self
