@@ -15,7 +15,7 @@ QUICK  := tests/test_house.py tests/test_noise.py tests/test_noisy.py tests/test
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-AUDITS := coverage invariants
+AUDITS := sampler privacy observables files faults soak coverage invariants
 
 # One thread per process: the tests run two processes, and small matrices gain nothing from more.
 export OMP_NUM_THREADS ?= 1
@@ -32,8 +32,10 @@ test: $(VENV)/.test $(VENV)/.debian $(VENV)/.node lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q
 
 # Under a minute: the linters and the tests that need no server, browser, Spark or long sampling.
-quick: $(VENV)/.test lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile -q -x -m "not slow and not spark and not browser and not statistical" $(QUICK)
+quick: $(VENV)/.test
+	@begin=$$(date +%s); $(MAKE) --no-print-directory lint && $(BIN)/python -m pytest -n 2 --dist loadfile -q -x \
+	  -m "not slow and not spark and not browser and not statistical" $(QUICK) && \
+	echo "make quick took $$(($$(date +%s) - begin)) s (to be under 60 where nothing else runs)"
 
 docs: $(VENV)/.test
 	$(BIN)/mkdocs build --strict --quiet
@@ -43,6 +45,7 @@ lint: $(VENV)/.test
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/check_changelog.py
 
 # Each part writes its section of docs/trust.md and goes on where it was interrupted; one that fails does not stop the others.
 audit: $(VENV)/.test
@@ -53,7 +56,7 @@ $(AUDITS:%=audit-%): audit-%: $(VENV)/.test
 	$(BIN)/python audits/$*.py
 
 bench: $(VENV)/.test
-	for script in noise paper reconstruct accuracy coverage plan items merge sites sketch direct field cli spark; do \
+	for script in noise paper reconstruct accuracy coverage plan items merge sites sketch direct field collector cli spark; do \
 	  $(BIN)/python benchmarks/$$script.py --write || exit 1; done
 
 $(VENV)/bin/python:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import time
@@ -31,7 +32,7 @@ from unnoise.replacing import write_whole
 
 PAGE = ROOT / "docs" / "trust.md"
 KEPT = ROOT / "out" / "audit"
-PARTS = ("coverage", "invariants")
+PARTS = ("sampler", "privacy", "observables", "files", "faults", "soak", "coverage", "invariants")
 """The parts in the order of ``make audit``; each is a script of this folder and a section of docs/trust.md."""
 
 
@@ -48,6 +49,20 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def summary_of(page: str) -> str:
+    """Return one row for each section of the page that a part writes: its heading, the last verdict, the command."""
+    rows = []
+    for section in page.split("\n## ")[1:]:
+        if found := re.search(r"<!-- (\w+):begin -->\n(.*)\n", section):
+            rows.append([section.split("\n")[0], found[2], f"`make audit-{found[1]}`"])
+    return table(["claim", "last result", "run it"], rows)
+
+
+def summarise(page: Path = PAGE) -> None:
+    """Write the table on top of the page anew; so does ``python audits/_audit.py``, after a change by hand."""
+    write_section("summary", summary_of(page.read_text()), page=page)
 
 
 class Audit:
@@ -115,5 +130,10 @@ class Audit:
         print(section)
         if self._path is not None:
             write_section(self.part, section, page=self.page)
+            summarise(self.page)
             self._path.unlink(missing_ok=True)
         sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    summarise()

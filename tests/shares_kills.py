@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from unnoise.protocols.shares import Server, Site, Task, combine
-from unnoise.protocols.shares.store import Store
+from unnoise.protocols.shares.store import Disk
 
 CALLS = ("open", "write", "fsync", "replace", "unlink")
 CELLS = 16
@@ -56,7 +56,7 @@ def break_server(mode: str) -> None:
             os.write(handle, data)
             os.close(handle)
 
-        Store.write = write
+        Disk.write = write
 
 
 def json_head(message: bytes):

@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "audits"))
 
-from _audit import PARTS, ROOT, Audit
+from _audit import PARTS, ROOT, Audit, summary_of
 
 PAGE = (ROOT / "docs" / "trust.md").read_text()
 
@@ -47,7 +47,10 @@ class Toy:
     def __init__(self, folder: Path) -> None:
         self.folder, self.done = folder, []
         self.page = folder / "trust.md"
-        self.page.write_text("# Trust\n\n<!-- toy:begin -->\nold\n<!-- toy:end -->\n\nafter\n")
+        self.page.write_text(
+            "# Trust\n\n<!-- summary:begin -->\n<!-- summary:end -->\n\n## All is well\n\n"
+            "<!-- toy:begin -->\nold\n<!-- toy:end -->\n\nafter\n"
+        )
 
     def step(self, name: str, stop: bool) -> int:
         if stop:
@@ -100,6 +103,7 @@ def test_a_failure_is_written_down_and_ends_with_1(toy: Toy) -> None:
     text = toy.page.read_text()
     assert "**Failed**" in text
     assert "- FAILED: ε was 2" in text
+    assert "| All is well | **Failed**: 1 of its checks" in text, "the table on top says so too"
     assert text.startswith("# Trust")
     assert text.endswith("after\n"), "the rest of the page stays"
 
@@ -117,12 +121,36 @@ def test_every_part_has_its_section() -> None:
     assert set(SECTIONS) == set(PARTS)
 
 
+def missing(part: str, section: str) -> list[str]:
+    """Return what a section should say or name and does not."""
+    words = ("**Claim.**", "**How.**", "**A violation would look like**", f"`audits/{part}.py`")
+    found = [word for word in words if word not in section]
+    for path, name in re.findall(r"`((?:audits|tests|benchmarks)/[\w/]+\.py)(?:::(\w+))?`", section):
+        text = (ROOT / path).read_text() if (ROOT / path).is_file() else ""
+        if not text or (name and not re.search(rf"^def {name}\(", text, re.M)):
+            found.append(f"{path}::{name}" if name else path)
+    return found
+
+
 @pytest.mark.parametrize("part", PARTS)
-def test_every_section_says_claim_method_and_violation_and_names_its_script(part: str) -> None:
-    section = SECTIONS[part]
-    for words in ("**Claim.**", "**How.**", "**A violation would look like**", f"`audits/{part}.py`"):
-        assert words in section, words
-    named = re.findall(r"`((?:audits|tests|benchmarks)/\w+\.py)(?:::(\w+))?`", section)
-    for path, name in named:
-        text = (ROOT / path).read_text()
-        assert not name or re.search(rf"^def {name}\(", text, re.M), f"{path}::{name}"
+def test_every_claim_says_how_it_is_tested_and_names_what_exists(part: str) -> None:
+    assert missing(part, SECTIONS[part]) == []
+
+
+def test_the_table_on_top_says_what_the_sections_say() -> None:
+    assert summary_of(PAGE) in PAGE
+    assert len(summary_of(PAGE).splitlines()) == 2 + len(PARTS)
+
+
+def test_a_page_without_a_claim_or_with_a_wrong_name_is_noticed() -> None:
+    """The checks above can fail: on a section without its violation, and on a test that does not exist."""
+    whole = SECTIONS["sampler"]
+    assert missing("sampler", whole) == []
+    assert missing("sampler", whole.replace("**Claim.**", "")) == ["**Claim.**"]
+    for name in ("tests/test_sampler.py::test_nothing", "audits/nothing.py"):
+        assert missing("sampler", f"{whole} `{name}`") == [name]
+
+
+@pytest.mark.parametrize("page", ["README.md", "SECURITY.md", "docs/privacy.md"])
+def test_the_page_is_linked(page: str) -> None:
+    assert "trust.md)" in (ROOT / page).read_text()

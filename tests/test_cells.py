@@ -11,7 +11,7 @@ import pytest
 from sketch_tools import empty, refused
 from unnoise.errors import InputError
 from unnoise.sketches.cells import LIMIT, add_cells, largest
-from unnoise.sketches.intake import LARGEST_COUNT
+from unnoise.sketches.persons import LARGEST_COUNT
 from unnoise.sketches.sketch import Sketch
 
 SECRET = 3141

@@ -171,6 +171,22 @@ def test_merging_compares_column_and_unit_not_site_or_period() -> None:
         persons[0].merge(persons[1])
 
 
+def test_a_refused_merge_names_the_sketches(tmp_path: Path) -> None:
+    labelled(site="north", period="May").save(tmp_path / "a.sketch")
+    Sketch.known(4, epsilon=2, labels={"site": "south"}).save(tmp_path / "b.sketch")
+    one, two = (Sketch.load(tmp_path / name) for name in ("a.sketch", "b.sketch"))
+    said = r"must be equal to merge, got '1' and '2'; in \S*a.sketch \(site north, period May\) and \S*b.sketch "
+    for merge in (lambda: one.merge(two), lambda: one + two, lambda: sum([one, two])):
+        with pytest.raises(IncompatibleError, match=said):
+            merge()
+    with pytest.raises(PrivacyError, match=r"noise identities must be disjoint.*; in \S*a.sketch .* and \S*a.sketch "):
+        one.merge(Sketch.load(tmp_path / "a.sketch"))
+    with pytest.raises(IncompatibleError, match="; in label x and a sketch without a name"):
+        labelled(label="x").merge(Sketch.known(4, epsilon=2))
+    with pytest.raises(IncompatibleError, match=r"got '1' and '2'$"):
+        Sketch.known(4, epsilon=1).merge(Sketch.known(4, epsilon=2))
+
+
 def test_a_report_is_in_one_sum_only() -> None:
     first, second = labelled(report_ids=["1", "2"]), labelled(report_ids=["2", "3"])
     with pytest.raises(PrivacyError, match="reports must be in one sum only to merge, both contain '2'"):

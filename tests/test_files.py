@@ -419,6 +419,7 @@ LIES: dict[str, tuple[dict[str, Any], str]] = {
     "contributions": ({"max_contributions": 2**40}, "max_contributions must be an integer between 1"),
     "huge power": ({"power": "1000000"}, "power must be at most 32,768"),
     "huge domain": ({"kind": "sampled", "domain": 2**60, "rate": "1/2"}, "at most 4,294,967,296 items"),
+    "sample of another size": ({"kind": "sampled", "domain": 2**32, "rate": "1"}, "about rate·domain = 4.29497e"),
     "power that hangs": ({"power": "3/2", "epsilon": "1/100000"}, "epsilon must be at least 1/4096"),
     "tiny epsilon": ({"epsilon": "1/" + "9" * 50}, "epsilon must be between 1e-12 and 500"),
     "huge epsilon": ({"epsilon": "9" * 50}, "epsilon must be between 1e-12 and 500"),
@@ -465,7 +466,7 @@ def test_lies_are_refused(lie: str, tmp_path: Path) -> None:
 
 
 def test_a_sample_that_is_none_is_noticed(tmp_path: Path) -> None:
-    path = forge(tmp_path / "a", kind="sampled", domain=1000, rate="1/2", item_types=["int"])
+    path = forge(tmp_path / "a", kind="sampled", domain=31, rate="1/2", item_types=["int"])
     sketch = Sketch.load(path)
     sketch.begin_epoch()
     with pytest.raises(InputError, match=r"cells must be the \d+ items that rate and hash_seed sample, got 16"):

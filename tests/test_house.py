@@ -108,3 +108,59 @@ def test_arrays_have_one_name_each(path: Path) -> None:
     """NDArray[np.float64] is Floats and NDArray[np.int64] is Int64, said in arrays.py alone."""
     found = re.findall(r"NDArray\[np\.(?:float64|int64)\]", path.read_text())
     assert bool(found) == (path.name == "arrays.py")
+
+
+def functions(path: Path) -> list[tuple[str, int]]:
+    """Every function of a module with its number of lines, the docstring left out."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0]
+            words = first.end_lineno - first.lineno + 1 if ast.get_docstring(node, clean=False) is not None else 0
+            found.append((node.name, node.end_lineno - node.lineno + 1 - words))
+    return found
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_no_function_is_longer_than_50_lines(path: Path) -> None:
+    assert [name for name, lines in functions(path) if lines > 50] == []
+
+
+def test_the_usual_function_is_short() -> None:
+    lengths = sorted(lines for path in modules() for _, lines in functions(path))
+    assert lengths[len(lengths) // 2] <= 8
+
+
+@pytest.mark.parametrize("path", sorted(Path(__file__).parent.glob("oracles_*.py")), ids=lambda p: p.stem)
+def test_oracles_import_nothing_from_what_they_check(path: Path) -> None:
+    """The noise's law has an oracle of its own (oracles_noise) and may serve others as an input."""
+    allowed = {"unnoise.noise", "unnoise.noisy"} if path.stem in {"oracles_answers", "oracles_estimators"} else set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        assert {name for name in names if name.split(".")[0] == "unnoise"} <= allowed
+
+
+def test_the_changelog_moves_with_the_code(tmp_path: Path) -> None:
+    """In a repository of its own: a change of the code alone is noticed, one that the changelog mentions is not."""
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        from check_changelog import unmentioned
+    finally:
+        sys.path.pop(0)
+
+    def git(*words: str) -> None:
+        who = ["-c", "user.name=t", "-c", "user.email=t@localhost"]
+        subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    code = tmp_path / "src" / "unnoise" / "a.py"
+    code.parent.mkdir(parents=True)
+    git("init")
+    for text, page, expected in [("1", "one", []), ("2", "one", ["src/unnoise/a.py"]), ("2", "two", [])]:
+        code.write_text(text)
+        (tmp_path / "CHANGELOG.md").write_text(page)
+        git("add", "-A")
+        if text == "2" and page == "two":
+            assert unmentioned(tmp_path) == []  # not yet committed
+        git("commit", "-m", "change")
+        assert unmentioned(tmp_path) == expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
@@ -65,6 +66,23 @@ def test_typed_formats_keep_their_types(tmp_path, format):
     frame = pl.DataFrame({"x": [3, None, 1]}, schema={"x": pl.Int16})
     frame.write_parquet(numbers) if format == "parquet" else frame.write_ipc(numbers)
     assert items(open_source([numbers]).batches(X)) == [(3,), (1,)]
+
+
+@pytest.mark.parametrize("end", ["csv", "tsv", "csv.gz", "csv.bz2", "csv.zst", "-"])
+def test_without_a_header_no_row_is_like_one(tmp_path, end):
+    """The first column is the item unless one is named, whatever rows there are."""
+    packed = {"gz": gzip.compress, "bz2": bz2.compress, "zst": lambda data: pa.compress(data, "zstd", asbytes=True)}
+    for number, data in enumerate((b"", b"\n", b"7\n", b"7\n8\n")):
+        path = tmp_path / f"{number}.{end if end != '-' else 'csv'}"
+        path.write_bytes(packed.get(end.split(".")[-1], bytes)(data))
+        with path.open("rb") as stream:
+            given = {"stream": stream} if end == "-" else {}
+            source = open_source(["-" if end == "-" else path], header=False, **given)
+            assert source.unnamed_item() == ("column_1",)
+            rows = sum(batch.items.height for batch in source.batches(Wanted(columns=("column_1",))))
+        assert rows == max(number - 1, 0)
+    (tmp_path / "x.ndjson").write_text('{"a": 1}\n')
+    assert open_source([tmp_path / "x.ndjson"]).unnamed_item() == (), "its columns are told by rows alone"
 
 
 def test_lines_need_no_header(tmp_path):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import io
 import json
 import os
+import re
 import sys
 import zipfile
 
@@ -18,6 +20,9 @@ from unnoise.answers.estimate import TOO_NOISY, Estimate
 from unnoise.answers.export import SUFFIXES, check_suffix, comparison_document, profiles_document, written_as
 from unnoise.answers.questions import Asked, Sheet, noun, sheets
 from unnoise.answers.reconstruct import reconstruct
+from unnoise.answers.render import sensible
+from unnoise.answers.report import report_page
+from unnoise.api import direct
 from unnoise.cli import main
 from unnoise.cli._tables import print_sheets
 from unnoise.errors import InputError
@@ -133,8 +138,6 @@ def test_groups_are_never_cut(found, monkeypatch, capsys, width, terminal):
 
 
 def _without_style(line: str) -> str:
-    import re
-
     return re.sub(r"\x1b\[[0-9;]*m", "", line)
 
 
@@ -150,10 +153,62 @@ def test_marks_are_shown_everywhere(monkeypatch, capsys):
         clean, marked = (written_as(document, suffix).decode() for document in documents)
         assert TOO_NOISY not in clean
         assert TOO_NOISY in marked
-    assert json.loads(written_as(documents[1], ".json"))["answers"]["exactly_1"]["marked"] is True
-    for sheet, shown in ((good, False), (bad, True)):
+    for document, sheet, shown in zip(documents, (good, bad), (False, True)):
+        whole = json.loads(written_as(document, ".json"))
+        assert whole["answers"]["exactly_1"]["marked"] is shown
+        note, told = TOO_NOISY if shown else "", "occurred exactly once" + (f": {TOO_NOISY}." if shown else ".")
+        assert whole["headline"]["note"] == whole["answers"]["exactly_1"]["note"] == note
+        assert whole["headline"]["sentence"].endswith(told)
+        assert told in written_as(document, ".md").decode().split("\n")[2]
         print_sheets({"": sheet})
-        assert (TOO_NOISY in capsys.readouterr().out) is shown
+        printed = capsys.readouterr().out
+        assert told in printed.strip().split("\n")[0]
+        assert (TOO_NOISY in printed) is shown
+        page = report_page({"": sheet}, title="t")
+        first = page[page.index("<strong>") : page.index("</h1>")]
+        assert (f'<span class="tag">{TOO_NOISY}</span>' in first) is shown, first
+
+
+def test_one_shape_of_csv_and_of_json(found, shell, data):
+    """What the page lets one download is what -o x.csv and -o x.json write."""
+    page = report_page(found, title="t", guarantee="g")
+    document = profiles_document(found, title="t", guarantee="g", warnings=[], page=lambda: page)
+    kept = dict(re.findall(r'data:(\S+?);base64,([^"]+)"', page))
+    assert base64.b64decode(kept["text/csv"]) == written_as(document, ".csv")
+    assert json.loads(base64.b64decode(kept["application/json"])) == json.loads(written_as(document, ".json"))
+
+
+def test_intervals_are_rounded_outwards():
+    for low, value, high in ((5.6, 6.0, 175.1), (0.2, 0.3, 0.4), (12_345.0, 12_346.0, 99_999.0), (2.0, 2.0, 2.0)):
+        for whole in (True, False):
+            shown = [float(text.replace(",", "")) for text in sensible(Estimate(value, 1.0, low, high), whole=whole)]
+            assert shown[1] <= low <= high <= shown[2], (low, high, shown)
+    assert sensible(Estimate(1.0, 1.0, 0.0, 2.0**61))[2] == "no limit"
+
+
+def test_what_nothing_bounds_is_left_out_and_said(shell, tmp_path):
+    """Persons who are the items, without a limit: no interval for all occurrences would say anything."""
+    (tmp_path / "x.csv").write_text("user\n" + "".join(f"{i % 90}\n" for i in range(300)))
+    asked = ("profile", tmp_path / "x.csv", "-c", "user", "--person", "user", "-e", "1")
+    for suffix in ("md", "html", "csv", "json"):
+        text = shell(*asked, "-o", tmp_path / f"out.{suffix}")
+        written = re.sub(r"base64,[^\"]+", "", (tmp_path / f"out.{suffix}").read_text())
+        for shown in (text, written):
+            assert "ntropy" not in shown.replace("occurrences in all, entropy", "")
+            assert suffix in ("csv", "json") or not re.search(r"e1[6-9]|\d(,\d{3}){5}", shown)
+        assert "left out unless a limit on each person (--max-contributions)" in " ".join(text.split())
+    assert "total" not in json.loads(shell(*asked, "--json"))["answers"]
+    assert "--headline total needs --max-contributions" in shell(*asked, "--headline", "total", code=2)
+    bounded = json.loads(shell(*asked, "--max-contributions", "5", "--headline", "total", "--json"))["answers"]
+    assert bounded["total"]["high"] < 1000
+    assert "total" not in repr(direct([1, 2, 2], epsilon=1, person=True))
+
+
+def test_a_note_on_all_groups_is_said_once(shell, tmp_path):
+    (tmp_path / "x.csv").write_text("user,day\n" + "".join(f"{i % 90},{'ab'[i % 2]}\n" for i in range(300)))
+    text = shell("profile", tmp_path / "x.csv", "-c", "user", "--person", "user", "-e", "1", "--by", "day",
+                 "--groups", "a,b")  # fmt: skip
+    assert text.count("!") == 1
 
 
 # ── nothing is overwritten ────────────────────────────────────────────────────────────────────────────────────
@@ -243,3 +298,19 @@ def test_groups_have_a_row_for_all_of_them(shell, tmp_path):
     }  # fmt: skip
     assert round(groups["all groups"]["answers"]["at_least_2"]["value"]) == 300
     assert groups["all groups"]["power"] == 2
+
+
+def test_the_promised_epsilon_is_told_and_not_that_of_one_number(shell, tmp_path):
+    """Three groups, persons: every number carries noise of ε/3, and ε is for the person."""
+    (tmp_path / "x.csv").write_text("user,day\n" + "".join(f"{i % 90},{'abc'[i % 3]}\n" for i in range(300)))
+    who = ("-c", "user", "--person", "user")
+    asked = ("profile", tmp_path / "x.csv", *who, "-e", "1", "--by", "day", "--groups", "a,b,c")
+    shell(*asked, "-o", tmp_path / "x.html")
+    page = (tmp_path / "x.html").read_text()
+    assert "ε = 1 for one person, as explained below" in page
+    assert "1/3" not in re.sub(r"base64,[^\"]+|<script.*?</script>", "", page, flags=re.S)
+    found = json.loads(shell(*asked, "--json"))["groups"]["a"]
+    assert (found["epsilon"], found["unit"], round(found["noise_epsilon"], 3)) == (1.0, "one person", 0.333)
+    sketched = ("--max-contributions", "4", "--sketch", "--cells", "2^10", "--json")
+    told = json.loads(shell("profile", tmp_path / "x.csv", "-c", "day", "--person", "user", "-e", "1", *sketched))
+    assert (told["epsilon"], told["unit"]) == (1.0, "one person in one ingestion call")

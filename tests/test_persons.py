@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from statistics_tools import chi_square
 from unnoise import testing
 from unnoise._sampler import open_stream
+from unnoise.api import direct
+from unnoise.errors import InputError
 from unnoise.sketches.hashing import MASK, PRIMES, string_keys
-from unnoise.sketches.persons import PersonCodes, _by_person, limit_contributions
+from unnoise.sketches.persons import MOST, PersonCodes, _by_person, limit_contributions
 from unnoise.sketches.sketch import Sketch
 
 
@@ -109,6 +111,27 @@ def test_huge_counts_are_limited_without_being_told_apart() -> None:
     assert np.abs(counts[mine]).sum() == 5
     assert counts[~mine].tolist() == [5]
     assert (np.sign(counts[mine]) == np.where(cells[mine] == 1, -1, 1)).all()
+
+
+def test_the_largest_removal_is_limited_as_well() -> None:
+    """|−2⁶³| does not exist in 64 bits: it must not pass for less than the limit."""
+    given, who = np.array([-(2**63), 2**63 - 1]), np.array([1, 2], dtype=np.uint64)
+    _, counts = limit_contributions(np.arange(2), given, who, 3, open_stream())
+    assert counts is not None
+    assert sorted(counts.tolist()) == [-1] * 3 + [1] * 3
+    table = {"i": ["x"] * 9 + ["x"], "who": [*map(str, range(9)), "9"], "n": [1] * 9 + [-(2**63)]}
+    with testing.noiseless():
+        found = testing.direct(table, epsilon=1, counts="n", person="who", max_contributions=3)
+    assert found.curve.numbers[:8].tolist() == [1] * 6 + [0, 0], "nine occurrences but for the three of one person"
+
+
+def test_limits_that_would_need_memory_for_one_row_are_refused_whatever_the_rows() -> None:
+    for rows in ([], [1], [1] * 10):
+        sketch = Sketch.known(5, epsilon=1, max_contributions=MOST + 1)
+        with pytest.raises(InputError, match="must be an integer between 1 and 1048576, got 1048577"):
+            sketch.update(rows, person=rows)
+        with pytest.raises(InputError, match="max_contributions must be an integer between"):
+            direct({"i": rows, "who": rows}, epsilon=1, person="who", max_contributions=MOST + 1)
 
 
 @pytest.mark.statistical

@@ -172,7 +172,7 @@ def test_bad_vectors(vector, text):
 def test_modular_noise_has_exactly_the_stated_law(epsilon, m):
     """Thresholds of the table against mpmath, to the last of 64 bits; the ratio of any two residues is below e^ε."""
     law = GeometricDigit(Fraction(epsilon) / m, m)
-    thresholds = _sampler.Table(law).thresholds.tolist()
+    thresholds = _sampler.DrawTable(law).thresholds.tolist()
     with mpmath.workdps(60):
         q = mpmath.exp(-mpmath.mpf(Fraction(epsilon).numerator) / Fraction(epsilon).denominator / m)
         weights = [q**t for t in range(m)]

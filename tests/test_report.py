@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from browser_tools import OUT, complaints, keep, open_browser, set_screen
-from unnoise.answers.binned import at_least_curve, exact_curve, ranges, true_curve
+from unnoise.answers.binned import at_least_curve, count_ranges, exact_curve, true_curve
 from unnoise.answers.estimate import Estimate
 from unnoise.answers.palette import DARK, LIGHT
 from unnoise.answers.questions import Asked, Sheet, noun
@@ -65,7 +65,7 @@ def groups(tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize("largest", [1, 2, 15, 16, 17, 18, 100, 2_000_000])
 def test_ranges_cover_every_count_once(largest):
-    first, last = ranges(largest)
+    first, last = count_ranges(largest)
     assert first[0] == 1
     assert last[-1] == largest
     np.testing.assert_array_equal(first[1:], last[:-1] + 1)
@@ -148,10 +148,11 @@ def test_a_name_cannot_break_out_of_the_script(one):
 def test_downloads_hold_the_numbers(page, one):
     links = {a["download"]: a["href"] for tag, a in outline(page) if tag == "a" and "download" in a}
     whole = json.loads(base64.b64decode(links["profile.json"].split(",")[1]))
-    assert whole[""]["answers"]["distinct"]["value"] == pytest.approx(one[0].distinct.value)
-    rows = list(csv.DictReader(io.StringIO(base64.b64decode(links["profile.csv"].split(",")[1]).decode())))
-    assert float(rows[0]["items_per_count"]) == pytest.approx(one[0].exactly(1).value, rel=1e-4)
-    assert float(rows[1]["at_least"]) == pytest.approx(one[0].at_least(2).value, rel=1e-4)
+    assert whole["answers"]["distinct"]["value"] == pytest.approx(one[0].distinct.value)
+    text = base64.b64decode(links["profile.csv"].split(",")[1]).decode()
+    rows = {row["question"]: row for row in csv.DictReader(io.StringIO(text))}
+    assert float(rows["exactly_1"]["estimate"]) == pytest.approx(one[0].exactly(1).value, rel=1e-4)
+    assert float(rows["at_least_2"]["estimate"]) == pytest.approx(one[0].at_least(2).value, rel=1e-4)
 
 
 def test_a_screen_reader_finds_its_way(page):
@@ -343,7 +344,7 @@ def test_a_phone_stacks_the_answers(browser, groups):
     table = browser.find_element(By.CSS_SELECTOR, "table.answers")
     assert table.rect["width"] <= 390
     cell = table.find_element(By.CSS_SELECTOR, "td[data-label=South]")
-    assert cell.value_of_css_property("display") == "flex"
+    assert cell.value_of_css_property("display") == "grid"
     assert browser.find_element(By.CSS_SELECTOR, ".cue").value_of_css_property("display") == "block"
     show(browser, groups)
     assert browser.find_element(By.CSS_SELECTOR, ".cue").value_of_css_property("display") == "none"

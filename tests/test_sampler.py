@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from oracles_noise import floor_scaled, laplace_cdf, negative_binomial_cdf
 from statistics_tools import chi_square
 from unnoise import DiscreteLaplace, InputError, discrete_laplace
-from unnoise._sampler import BASE, UNDECIDED, Keystream, Table, fill, geometric, open_stream
+from unnoise._sampler import BASE, UNDECIDED, DrawTable, Keystream, fill, geometric, open_stream
 from unnoise._thresholds import (
     Geometric,
     GeometricDigit,
@@ -109,7 +109,7 @@ def threshold_bits(law: Laplace, k: int, bits: int) -> int:
 @pytest.mark.parametrize("side", [-1, +1])
 def test_ties_at_64_bits_are_decided_by_further_bits_only(k: int, side: int) -> None:
     """U shares 64, 128 or 192 bits with a threshold; the bits after that put it on one side."""
-    table = Table(Laplace(Fraction(1)))
+    table = DrawTable(Laplace(Fraction(1)))
     for words in (1, 2, 3):
         exact = threshold_bits(table.law, k, 64 * (words + 1))  # type: ignore[arg-type]
         chosen = exact + side
@@ -124,7 +124,7 @@ def test_ties_at_64_bits_are_decided_by_further_bits_only(k: int, side: int) -> 
 
 @pytest.mark.parametrize("epsilon", ["1", "0.05", "20"])
 def test_beyond_the_table_the_search_goes_on(epsilon: str) -> None:
-    table = Table(Laplace(Fraction(epsilon)))
+    table = DrawTable(Laplace(Fraction(epsilon)))
     last = table.first + table.thresholds.size
     for k in (table.first - 5, table.first - 1, last + 1, last + 7):
         bits = 64 + 64 * 40
@@ -134,7 +134,7 @@ def test_beyond_the_table_the_search_goes_on(epsilon: str) -> None:
 
 
 def test_the_guide_table_agrees_with_the_thresholds_everywhere() -> None:
-    table = Table(Laplace(Fraction(1, 2)))
+    table = DrawTable(Laplace(Fraction(1, 2)))
     for head in (0, 1, 2**15, 2**16 - 1):
         assert table.guide[0] == UNDECIDED  # the lower tail is open
         low, high = (head << 48), (head << 48) + 2**48 - 1

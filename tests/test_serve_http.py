@@ -242,10 +242,14 @@ def test_answers_follow_the_sites_that_are_asked_for(server, tmp_path):
             set(np.random.default_rng(1).integers(0, 2000, 3000))
             | set(np.random.default_rng(2).integers(0, 2000, 3000))
         )
-        assert both["reach"]["low"] <= truth <= both["reach"]["high"]
+        reach = both["reach"]
+        assert abs(reach["value"] - truth) <= 3 * (reach["high"] - reach["low"]), "six standard errors"
         assert admin.collect("answers") == both, "the same question, the same answer"
         admin.merged("answers", tmp_path / "both.sketch")
         assert un.Sketch.load(tmp_path / "both.sketch").noise.power == 2
+        digest = admin.reports("answers")[0]["digest"]
+        report = admin.raw("GET", f"/tasks/answers/reports/{digest}")
+        assert hashlib.sha256(report).hexdigest() == digest
         for kind in ("answer.csv", "report.html"):
             answer = admin._http.get(f"/tasks/answers/{kind}", timeout=60)
             assert answer.status_code == 200

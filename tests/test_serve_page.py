@@ -118,6 +118,12 @@ def test_it_fits_every_screen(browser, server, width, scheme):
         "e => !(e.labels?.length || e.textContent.trim() || e.getAttribute('aria-labelledby'))).length"
     )
     assert unnamed == 0, "everything has a name for screen readers"
+    shown = browser.execute_script(
+        "document.querySelector('#time-title').parentElement.hidden = true;"
+        "return [...document.querySelectorAll('[hidden]')].filter(e => e.getClientRects().length).length"
+    )
+    assert shown == 0, "what is hidden does not show"
+    browser.execute_script("document.querySelector('#time-title').parentElement.hidden = false")
     from selenium.webdriver.support.ui import WebDriverWait
 
     WebDriverWait(browser, 60).until(lambda b: b.find_elements("css selector", "#overlap tbody td[title]"))

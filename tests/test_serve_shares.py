@@ -66,7 +66,11 @@ def test_sums_are_answered_and_nothing_else(three, tmp_path):
         answer = admin.collect("reach")
         truth = len(set(np.concatenate([items_of(name) for name in NAMES])))
         assert answer["power"] == "2", "two noises, whatever the number of sites"
-        assert answer["reach"]["low"] <= truth <= answer["reach"]["high"]
+        reach = answer["reach"]
+        assert abs(reach["value"] - truth) <= 3 * (reach["high"] - reach["low"]), "six standard errors"
+        page = admin._http.get("/view/reach").text
+        assert f"1 sum of {len(NAMES)} reports released" in page
+        assert f"Two servers added up {len(NAMES)} reports" in page
         assert admin.ask_for_sum("reach")["digest"] == row["digest"], "asked again: the same bits"
         with pytest.raises(RefusedError, match="sums"):
             admin.ask_for_sum("reach", sites=["berlin", "oslo"])  # the reports' one sum is spent

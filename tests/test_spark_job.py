@@ -296,7 +296,8 @@ def test_the_direct_model_counts_exactly(spark: Any, numbers: Any) -> None:
     """At ε = 40 the noise is 0 but for one number in 10^17: what comes out is Spark's exact profile."""
     profile = unnoise.spark.profile(numbers, "i", epsilon=40, model="direct")
     assert isinstance(profile, unnoise.DirectProfile)
-    assert profile.curve.numbers[:102].tolist() == [10] * 100 + [0, 0]
+    assert profile.curve.numbers[:102].tolist() == [max(0, 10 - t // 8) for t in range(1, 103)]
+    assert profile.curve.ranks[:11].tolist() == [101 - 8 * i for i in range(1, 11)] + [0]
     groups = unnoise.spark.profile(numbers, "i", epsilon=40, model="direct", by="i", groups=[3, 77])
     assert isinstance(groups, dict)
     assert [round(groups[g].total.value) for g in (3, 77)] == [100, 0]
@@ -306,6 +307,46 @@ def test_the_direct_model_counts_exactly(spark: Any, numbers: Any) -> None:
     assert people.curve.numbers[19] == 50
     capped = unnoise.spark.profile(numbers, "i", epsilon=120, model="direct", person="who", max_contributions=3)
     assert isinstance(capped, unnoise.DirectProfile)
-    assert int(capped.curve.numbers.sum()) == 150  # 50 persons with 20 occurrences each, three of which count
+    # 50 persons with 20 occurrences each, three of which count
+    assert int(capped.curve.numbers.sum() + capped.curve.ranks.sum()) == 150
     with pytest.raises(UnnoiseError, match="cells must be left out"):
         unnoise.spark.profile(numbers, "i", epsilon=1, model="direct", cells=8)
+
+
+# ---------------------------------------------------------------- persons and neighbours
+
+
+@pytest.mark.parametrize("collation", ["", " collate UTF8_LCASE", " collate UNICODE_CI"])
+def test_persons_are_told_apart_by_value(spark: Any, collation: str) -> None:
+    """'Ann' and 'ann' are two persons, whatever a collation says: what one keeps must not depend on the other."""
+    from pyspark.sql import functions as F
+
+    rows = [("Ann", 1), ("Ann", 2), ("ann", 1), ("ann", 2)]
+    df = spark.createDataFrame(rows, "who string, i int").select(F.expr(f"who{collation}").alias("who"), "i")
+    assert capped(df, "i", 2, kind="known", domain=3, person="who").tolist() == [0, 2, 2]
+    direct = unnoise.spark.profile(df, "i", epsilon=80, model="direct", person="who", max_contributions=2)
+    assert direct.curve.numbers[:3].tolist() == [2, 2, 0]
+    themselves = unnoise.spark.profile(df, "who", epsilon=40, model="direct", person="who")
+    assert themselves.curve.numbers[:3].tolist() == [0, 2, 0]
+
+
+@pytest.mark.parametrize("model", ["sketch", "direct"])
+def test_neighbours_look_alike(spark: Any, model: str, tmp_path: Path) -> None:
+    """No rows, one person, one more: the same public parameters, promise and sizes; nothing fails."""
+    schema = "who string, i string, g string"
+    rows = [("ann", "x", "a"), ("ann", "y", "b"), ("bob", "x", "a")]
+    seen = set()
+    for part in ([], rows[:2], rows):
+        df = spark.createDataFrame(part, schema)
+        options: dict[str, Any] = {"epsilon": 1, "person": "who", "max_contributions": 2}
+        grouped = {"by": "g", "groups": ["a", "b"]}
+        if model == "sketch":
+            one, several = (unnoise.spark.sketch(df, "i", cells=64, **options, **more) for more in ({}, grouped))
+            one.save(tmp_path / "one")
+            facts = [(s.layout, s.guarantee, s.labels.column) for s in (one, *several.values())]
+            facts.append((tmp_path / "one").stat().st_size)
+        else:
+            one, several = (unnoise.spark.profile(df, "i", model=model, **options, **more) for more in ({}, grouped))
+            facts = [(p.curve.cells, p.guarantee, p.curve.noise) for p in (one, *several.values())]
+        seen.add(repr(facts))
+    assert len(seen) == 1

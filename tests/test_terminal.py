@@ -51,7 +51,7 @@ def words(tmp_path_factory) -> Path:
 def test_a_terminal_gets_colours_and_one_sentence(words):
     raw, text, code = in_terminal(f"unnoise profile {words}/words.csv -e 5 --cells 2^14")
     assert code == 0
-    assert "items occurred exactly once." in text
+    assert "items occurred exactly once" in text
     assert "\x1b[1m" in raw  # bold
 
 
@@ -93,6 +93,43 @@ def test_pipes_are_quiet_and_plain(words):
 def test_a_closed_pipe_is_no_error(words):
     done = pipe(f"unnoise profile {words}/words.csv -e 5 --cells 2^12 | head -n 1; exit ${{PIPESTATUS[0]}}")
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["profile words.csv -e 5", "profile words.csv -e 5 --json", "profile words.csv -e 5 -o -", "--help", "--version",
+     "sketch words.csv -e 1 --cells 2^12 -o -", "plan --help", "advise -e 1 --items 10 --repetitions 1"],
+)  # fmt: skip
+def test_a_reader_that_never_was_is_no_error(words, command):
+    """The pipe is closed before anything is written; whoever is interrupted by that did what was asked."""
+    done = pipe(f"cd {words}; unnoise {command} | head -c 0; exit ${{PIPESTATUS[0]}}")
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(("command", "code"), [("--version >&-", 0), ("nothing 2>&-", 2), ("nothing 2>&1 | true", 2)])
+def test_closed_outputs_change_no_exit_code(words, command, code):
+    pipe(f"unnoise {command}; exit ${{PIPESTATUS[0]}}", code)
+
+
+def test_answers_and_pages_that_take_long_say_so(words):
+    """Everything over a second has a line of its own, the direct model's answers and the writing of pages included."""
+    slow = f"""import sys, time
+import unnoise.cli._show as show
+import unnoise.answers.questions as questions, unnoise.answers.export as export, unnoise.api as api
+show.PATIENCE = 0.2
+def late(module, name):
+    found = getattr(module, name)
+    setattr(module, name, lambda *a, **k: (time.sleep(1), found(*a, **k))[1])
+late(questions, "sheets"), late(export, "written_as"), late(api, "release_and_answer")
+sys.argv = ["unnoise", "profile", "{words}/words.csv", "-e", "5", "-o", "{words}/slow.html"]
+from unnoise.cli import run
+run()"""
+    (words / "slow.py").write_text(slow)
+    raw, text, code = in_terminal(f"{sys.executable} {words}/slow.py")
+    assert code == 0
+    assert re.search(r"answering 0:00:0[1-9]", text)
+    assert re.search(r"writing \S*slow.html 0:00:0[1-9]", text)
+    assert raw.count("\x1b[?25l") == raw.count("\x1b[?25h"), "the cursor is back"
 
 
 def test_errors_in_a_terminal_are_one_line(words):

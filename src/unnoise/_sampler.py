@@ -102,7 +102,7 @@ def open_stream() -> Keystream:
     return source.get()()
 
 
-class Table:
+class DrawTable:
     """One law, ready to be sampled: guide table, 64-bit thresholds, and the exact search beyond them."""
 
     def __init__(self, law: Law) -> None:
@@ -180,23 +180,23 @@ class Table:
 
 
 @lru_cache(maxsize=64)
-def _laplace_table(epsilon: Fraction) -> Table:
-    return Table(Laplace(epsilon))
+def _laplace_table(epsilon: Fraction) -> DrawTable:
+    return DrawTable(Laplace(epsilon))
 
 
 @lru_cache(maxsize=64)
-def _geometric_table(epsilon: Fraction) -> Table:
-    return Table(Geometric(epsilon))
+def _geometric_table(epsilon: Fraction) -> DrawTable:
+    return DrawTable(Geometric(epsilon))
 
 
 @lru_cache(maxsize=64)
-def _digit_table(epsilon: Fraction) -> Table:
-    return Table(GeometricDigit(epsilon, BASE))
+def _digit_table(epsilon: Fraction) -> DrawTable:
+    return DrawTable(GeometricDigit(epsilon, BASE))
 
 
 @lru_cache(maxsize=64)
-def _binomial_table(epsilon: Fraction, power: Fraction) -> Table:
-    return Table(NegativeBinomial(epsilon, power))
+def _binomial_table(epsilon: Fraction, power: Fraction) -> DrawTable:
+    return DrawTable(NegativeBinomial(epsilon, power))
 
 
 def _sample_geometric(out: Int64, epsilon: Fraction, stream: Keystream) -> None:

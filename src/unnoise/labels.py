@@ -18,10 +18,10 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from .errors import IncompatibleError, InputError, PrivacyError
+from .errors import IncompatibleError, InputError, PrivacyError, UnnoiseError
 from .text import LONGEST_NAME, inert, is_plain
 
-__all__ = ["MOST_NAMES", "Labels", "as_labels", "today"]
+__all__ = ["MOST_NAMES", "Labels", "about", "as_labels", "today"]
 
 MOST_NAMES = 20_000
 """Most sites, periods, columns or report ids."""
@@ -92,6 +92,25 @@ class Labels:
         """Return all of it as plain Python, lists for what may be several."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def about(error: UnnoiseError, *sketches: tuple[str, Labels]) -> UnnoiseError:
+    """Return the error; it says which sketches it is about, as far as their files or labels give them names.
+
+    >>> about(IncompatibleError("cells", 8, 16), ("a.sketch", Labels()), ("", Labels(site=("north",), period=("May",))))
+    IncompatibleError('cells must be equal to merge, got 8 and 16; in a.sketch and site north, period May')
+    """
+    names = [_name(file, labels) for file, labels in sketches]
+    if any(names):
+        error.args = (f"{error}; in {' and '.join(inert(name) or 'a sketch without a name' for name in names)}",)
+    return error
+
+
+def _name(file: str, labels: Labels) -> str:
+    parts = [f"site {', '.join(labels.site)}"] if labels.site else []
+    parts += [f"period {', '.join(labels.period)}"] if labels.period else []
+    said = ", ".join(parts) or (f"label {labels.label}" if labels.label else "")
+    return f"{file} ({said})" if file and said else file or said
 
 
 def as_labels(given: Labels | Mapping[str, Any] | None) -> Labels:

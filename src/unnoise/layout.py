@@ -125,24 +125,45 @@ class Account:
 
     calls : ingestion calls so far, over epochs and merged sketches
     promised : those of them without a person column, where the bound is the caller's promise
+    as_items : those of them in which the item was the person, so that the bound is one of the item's count
     """
 
     calls: int = 0
     promised: int = 0
+    as_items: int = 0
 
     def __post_init__(self) -> None:
         check_integer("calls", self.calls, 0, MOST_COUNTED)
         check_integer("promised", self.promised, 0, MOST_COUNTED)
+        check_integer("as_items", self.as_items, 0, MOST_COUNTED)
         if self.promised > self.calls:
             raise InputError(f"promised must be at most calls={self.calls}, got {self.promised}")
+        if self.as_items > self.calls - self.promised:
+            raise InputError(f"as_items must be at most {self.calls} − {self.promised} calls, got {self.as_items}")
 
-    def after_call(self, *, enforced: bool) -> Account:
+    def after_call(self, *, enforced: bool, as_items: bool = False) -> Account:
         """Return the account after one more ingestion call."""
-        return Account(calls=self.calls + 1, promised=self.promised + (not enforced))
+        return self.plus(Account(calls=1, promised=int(not enforced), as_items=int(enforced and as_items)))
 
     def plus(self, other: Account) -> Account:
         """Return the account of two sketches merged: a person may be in both."""
-        return Account(calls=self.calls + other.calls, promised=self.promised + other.promised)
+        return Account(**{field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)})
+
+    def to_dict(self) -> dict[str, int]:
+        """Return it for a file or a message: calls in which the item was the person only where there are any."""
+        spent = {"calls": self.calls, "promised": self.promised}
+        return {**spent, "as_items": self.as_items} if self.as_items else spent
+
+    def max_count(self, layout: Layout) -> int | None:
+        """Return the most occurrences of one item, known where it was the person in every call; else None.
+
+        >>> layout = Layout(kind="hashed", cells=8, max_contributions=4)
+        >>> Account(calls=3, as_items=3).max_count(layout), Account(calls=3, as_items=2).max_count(layout)
+        (12, None)
+        """
+        if layout.max_contributions is None or not self.calls or self.as_items < self.calls:
+            return None
+        return self.calls * layout.max_contributions
 
     def person_epsilon(self, noise: DiscreteLaplace, layout: Layout) -> Fraction | None:
         """Return the ε of a person who is in every call, or None where nothing bounds a person.

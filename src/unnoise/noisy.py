@@ -141,6 +141,7 @@ class NoisyProfile:
     noise : the law of the noise in every cell
     layout : what the cells are
     parts : for a sketch with levels, the noisy profile of each level; else empty
+    max_count : most occurrences of one item, where its makers know that: each item a person, of limited occurrences
     """
 
     values: Int64
@@ -148,6 +149,7 @@ class NoisyProfile:
     noise: DiscreteLaplace
     layout: Layout
     parts: tuple[NoisyProfile, ...] = ()
+    max_count: int | None = None
 
     def __post_init__(self) -> None:
         if self.values.shape != self.tally.shape or self.values.ndim != 1 or self.values.size == 0:
@@ -212,7 +214,9 @@ class NoisyProfile:
             domain=None if None in domains else sum(d for d in domains if d is not None),
         )
         parts = tuple(a.merge(b) for a, b in zip(self.parts, other.parts))
-        return NoisyProfile(values, how_many, self.noise, layout, parts)
+        bounds = (self.max_count, other.max_count)
+        most = None if None in bounds else max(b for b in bounds if b is not None)
+        return NoisyProfile(values, how_many, self.noise, layout, parts, most)
 
     __add__ = merge
 
@@ -241,11 +245,13 @@ class NoisyCounts:
     counts : h + Z for every cell, int64
     noise : the law of Z
     layout : what the cells are
+    max_count : most occurrences of one item, where the sketch knows it
     """
 
     counts: Int64
     noise: DiscreteLaplace
     layout: Layout
+    max_count: int | None = None
 
     def __post_init__(self) -> None:
         if self.counts.size != self.layout.cells:
@@ -255,14 +261,14 @@ class NoisyCounts:
         """Tally the counts into a noisy profile, level by level where there are levels."""
         levels = self.layout.levels
         if levels == 1:
-            return NoisyProfile(*tally(self.counts), self.noise, self.layout)
+            return NoisyProfile(*tally(self.counts), self.noise, self.layout, max_count=self.max_count)
         size = self.layout.cells // levels
         part = replace(self.layout, cells=size, levels=1)
         parts = tuple(
             NoisyProfile(*tally(self.counts[i * size : (i + 1) * size]), self.noise, part) for i in range(levels)
         )
         values, how_many = combine([(p.values, p.tally) for p in parts])
-        return NoisyProfile(values, how_many, self.noise, self.layout, parts)
+        return NoisyProfile(values, how_many, self.noise, self.layout, parts, self.max_count)
 
     def __add__(self, other: NoisyCounts) -> NoisyCounts:
         """Return the sum of two releases of like sketches whose noises are independent, cell by cell: powers add up."""
@@ -270,7 +276,9 @@ class NoisyCounts:
         if self.noise.epsilon != other.noise.epsilon:
             raise IncompatibleError("epsilon", self.noise.epsilon, other.noise.epsilon)
         noise = DiscreteLaplace(self.noise.epsilon, self.noise.power + other.noise.power)
-        return NoisyCounts(self.counts + other.counts, noise, self.layout)
+        bounds = (self.max_count, other.max_count)
+        most = None if None in bounds else sum(b for b in bounds if b is not None)
+        return NoisyCounts(self.counts + other.counts, noise, self.layout, most)
 
     def __len__(self) -> int:
         return int(self.counts.size)

@@ -18,7 +18,7 @@ from .bands import NO_END
 if TYPE_CHECKING:
     from .profile import Profile
 
-__all__ = ["Curve", "at_least_curve", "exact_curve", "ranges", "true_curve"]
+__all__ = ["Curve", "at_least_curve", "count_ranges", "exact_curve", "true_curve"]
 
 
 SINGLE = 16
@@ -43,10 +43,10 @@ class Curve:
         return np.asarray(np.sqrt(self.first.astype(float) * self.last))
 
 
-def ranges(largest: int) -> tuple[Int64, Int64]:
+def count_ranges(largest: int) -> tuple[Int64, Int64]:
     """Split 1..largest into single counts and then ever wider ranges.
 
-    >>> first, last = ranges(30)
+    >>> first, last = count_ranges(30)
     >>> first[-4:].tolist(), last[-4:].tolist()
     ([16, 17, 23, 30], [16, 22, 29, 30])
     """
@@ -69,7 +69,7 @@ def largest_shown(profile: Profile) -> int:
 
 def exact_curve(profile: Profile, level: float = 0.95) -> Curve:
     """Return the number of items that occur exactly t times, averaged over ranges of t."""
-    first, last = ranges(largest_shown(profile))
+    first, last = count_ranges(largest_shown(profile))
     value, _, low, high = profile._answers(first, last, level, 1.0)
     width = last - first + 1
     return Curve(first, last, value / width, low / width, high / width)
@@ -77,7 +77,7 @@ def exact_curve(profile: Profile, level: float = 0.95) -> Curve:
 
 def at_least_curve(profile: Profile, level: float = 0.95) -> Curve:
     """Return the number of items that occur at least k times."""
-    first, _ = ranges(largest_shown(profile))
+    first, _ = count_ranges(largest_shown(profile))
     value, _, low, high = profile._answers(first, np.full_like(first, NO_END), level, 1.0)
     return Curve(first, first, value, low, high)
 

@@ -7,7 +7,6 @@ table; ``md`` and ``html`` what a person reads; ``json`` what a program reads. T
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import math
@@ -17,17 +16,16 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
-from ..text import inert, inert_cell, inert_html
+from ..text import inert, inert_html
 from .estimate import Estimate
 from .questions import Sheet, mark
-from .render import first_sentence, plain, sheet_dict
+from .render import NO_LIMIT, first_sentence, plain
+from .report_tables import Columns, as_columns, csv_text, long_table, ranges_of, rows_of, whole_dict
 
 if TYPE_CHECKING:
     from .compare import Comparison
 
 __all__ = ["SUFFIXES", "Document", "check_suffix", "comparison_document", "profiles_document", "written_as"]
-
-Columns = Mapping[str, Sequence[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,29 +54,17 @@ def profiles_document(
 ) -> Document:
     """Return what is to be written about one profile or several groups."""
     first = next(iter(named.values()))
-    before, value, between, after = first_sentence(first)
-    lead = f"{before}{value}{' ' if between else ''}{between}{after}"
     groups = list(named) != [""]
-    whole = {name: sheet_dict(sheet) for name, sheet in named.items()}
     about = {"guarantee": guarantee} if guarantee else {}
     return Document(
         title=title,
-        lead=(f"{next(iter(named))}: " if groups else "") + lead,
-        long=_long(named),
+        lead=(f"{next(iter(named))}: " if groups else "") + first_sentence(first).text,
+        long=long_table(named),
         tables={"answers": _answers(named, groups), "frequencies": _frequencies(named, groups)},
         about=about | {f"note {i}": note for i, note in enumerate(warnings, 1)},
-        whole={**({"groups": whole} if groups else whole[""]), **about},
+        whole=whole_dict(named, guarantee),
         page=page,
     )
-
-
-def _estimates(estimates: Sequence[Estimate]) -> dict[str, list[Any]]:
-    return {
-        "estimate": [e.value for e in estimates], "low": [e.low for e in estimates],
-        "high": [e.high for e in estimates], "level": [e.level for e in estimates],
-        "interval": [e.kind for e in estimates], "data_share": [e.data_share for e in estimates],
-        "note": [mark(e) for e in estimates],
-    }  # fmt: skip
 
 
 def _whole(estimate: Estimate) -> Estimate:
@@ -89,41 +75,18 @@ def _whole(estimate: Estimate) -> Estimate:
     return Estimate(float(round(estimate.value)), estimate.stderr, float(low), float(high), estimate.level)
 
 
-def _ranges(sheet: Sheet) -> list[tuple[int, int, Estimate]]:
-    """Return first, last and the items in each range of counts."""
-    curve, level = sheet.exact, sheet.asked.level
-    width = curve.last - curve.first + 1
-    ends = zip(curve.first.tolist(), curve.last.tolist())
-    triples = zip(curve.value * width, curve.low * width, curve.high * width)
-    return [(a, b, Estimate(float(v), 0.0, float(lo), float(hi), level)) for (a, b), (v, lo, hi) in zip(ends, triples)]
-
-
-def _long(named: Mapping[str, Sheet]) -> Columns:
-    """One row per answer and range: group, question, the counts it is about, estimate and interval."""
-    rows: list[tuple[str, str, int | None, int | None, Estimate]] = []
-    for name, sheet in named.items():
-        for question in sheet.asked.questions:
-            count = int(question.key.rpartition("_")[2]) if question.key[-1].isdigit() else None
-            last = count if question.key.startswith("exactly") else None
-            rows.append((name, question.key, count, last, sheet.answers[question.key]))
-        rows += [(name, "range", first, last, estimate) for first, last, estimate in _ranges(sheet)]
-    columns: dict[str, list[Any]] = {} if list(named) == [""] else {"group": [row[0] for row in rows]}
-    columns |= {"question": [r[1] for r in rows], "first": [r[2] for r in rows], "last": [r[3] for r in rows]}
-    return columns | _estimates([row[4] for row in rows])
-
-
 def _answers(named: Mapping[str, Sheet], groups: bool) -> Columns:
     rows = [(name, sheet, *pair) for name, sheet in named.items() for pair in sheet.shown]
     columns: dict[str, list[Any]] = {"group": [row[0] for row in rows]} if groups else {}
     columns["question"] = [question.labelled(sheet.asked.noun) for _, sheet, question, _ in rows]
     kept = ("estimate", "low", "high", "note")
     shown = [_whole(estimate) if question.whole else estimate for _, _, question, estimate in rows]
-    found = _estimates(shown) | {"note": [mark(row[3]) for row in rows]}
+    found = as_columns(shown) | {"note": [mark(row[3]) for row in rows]}
     return columns | {key: found[key] for key in kept}
 
 
 def _frequencies(named: Mapping[str, Sheet], groups: bool) -> Columns:
-    rows = [(name, *triple) for name, sheet in named.items() for triple in _ranges(sheet)]
+    rows = [(name, *triple) for name, sheet in named.items() for triple in ranges_of(sheet)]
     columns: dict[str, list[Any]] = {"group": [row[0] for row in rows]} if groups else {}
     columns["times"] = [f"{first:,}" if first == last else f"{first:,}–{last:,}" for _, first, last, _ in rows]
     many = next(iter(named.values())).asked.noun.many
@@ -158,21 +121,10 @@ def _shown(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
+        if value >= NO_LIMIT:
+            return "no limit"
         return f"{value:,.0f}" if abs(value) >= 100 or value == round(value) else f"{value:.3g}"
     return inert(value)
-
-
-def _rows(columns: Columns) -> list[tuple[Any, ...]]:
-    return list(zip(*columns.values()))
-
-
-def _csv(document: Document) -> bytes:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(document.long)
-    for row in _rows(document.long):
-        writer.writerow([inert_cell(cell) if isinstance(cell, str) else cell for cell in row])
-    return out.getvalue().encode()
 
 
 def _json(document: Document) -> bytes:
@@ -204,7 +156,7 @@ def _xlsx(document: Document) -> bytes:
             sheet = book.add_worksheet(name)
             sheet.freeze_panes(1, 0)
             sheet.write_row(0, 0, list(columns), bold)
-            for index, row in enumerate(_rows(columns), 1):
+            for index, row in enumerate(rows_of(columns), 1):
                 for column, cell in enumerate(row):
                     style = fine if isinstance(cell, float) and abs(cell) < 10 and cell != round(cell) else whole
                     sheet.write(index, column, inert(cell) if isinstance(cell, str) else cell, style)
@@ -222,7 +174,7 @@ def _markdown(document: Document) -> bytes:
         lines += ["", f"## {name.capitalize()}", "", f"| {' | '.join(columns)} |"]
         kinds = ("---" if isinstance(column[0] if column else "", str) else "--:" for column in columns.values())
         lines.append(f"|{'|'.join(kinds)}|")
-        lines += [f"| {' | '.join(_shown(cell).translate(escape) for cell in row)} |" for row in _rows(columns)]
+        lines += [f"| {' | '.join(_shown(cell).translate(escape) for cell in row)} |" for row in rows_of(columns)]
     for name, text in document.about.items():
         lines += ["", f"**{name.capitalize()}.** {inert(text).translate(escape)}"]
     return ("\n".join(lines) + "\n").encode()
@@ -235,9 +187,8 @@ def _plain_page(title: str, lead: str, tables: Mapping[str, Columns], about: Map
     parts = [f"<h1>{inert_html(title)}</h1><p class='lede'>{inert_html(lead)}</p>"]
     for columns in tables.values():
         head = "".join(f"<th>{inert_html(name)}</th>" for name in columns)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{inert_html(_shown(cell))}</td>" for cell in row) + "</tr>" for row in _rows(columns)
-        )
+        cells = ("".join(f"<td>{inert_html(_shown(cell))}</td>" for cell in row) for row in rows_of(columns))
+        body = "".join(f"<tr>{row}</tr>" for row in cells)
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         parts.append(f"<div class='card scroll'>{table}</div>")
     parts += [f"<p><b>{inert_html(name)}</b>: {inert_html(text)}</p>" for name, text in about.items()]
@@ -249,8 +200,8 @@ def _plain_page(title: str, lead: str, tables: Mapping[str, Columns], about: Map
 
 
 WRITERS: dict[str, Callable[[Document], bytes]] = {
-    ".html": lambda document: document.page().encode(), ".csv": _csv, ".json": _json, ".parquet": _parquet,
-    ".xlsx": _xlsx, ".md": _markdown,
+    ".html": lambda document: document.page().encode(), ".csv": lambda document: csv_text(document.long).encode(),
+    ".json": _json, ".parquet": _parquet, ".xlsx": _xlsx, ".md": _markdown,
 }  # fmt: skip
 SUFFIXES = tuple(WRITERS)
 """The ends of names that say what is written."""

@@ -109,6 +109,10 @@ class ItemProfile(ModelledProfile):
         return self.law.share
 
     @property
+    def _whole(self) -> float:
+        return math.inf
+
+    @property
     def _above(self) -> float:
         return 0.0
 

@@ -243,10 +243,15 @@ def plan(
         return run.search(lambda eps: setting(_two_digits(eps), given_cells), EPSILONS, "epsilon")
     given = fixed_epsilon
     assert given is not None
-    ends = (CELLS[0] * levels, min(CELLS[1], many or CELLS[1], MOST_HASHED if kind == "hashed" else CELLS[1]))
-    if kind == "hashed":
-        ends = (max(ends[0], math.ceil((many or 1) / 20)), 10 * ends[1] if many else ends[1])
-    return run.search(lambda d: setting(given, int(_two_digits(d))), ends, "cells")
+    return run.search(lambda d: setting(given, int(_two_digits(d))), _fewest_and_most(kind, levels, many), "cells")
+
+
+def _fewest_and_most(kind: str, levels: int, items: int | None) -> tuple[int, int]:
+    """Between how many cells a plan looks."""
+    if kind != "hashed":
+        return CELLS[0] * levels, min(CELLS[1], items or CELLS[1])
+    most = min(CELLS[1], items or CELLS[1], MOST_HASHED)
+    return max(CELLS[0] * levels, math.ceil((items or 1) / 20)), 10 * most if items else most
 
 
 def _check_target(target: Any) -> tuple[str, float] | None:

@@ -181,6 +181,9 @@ ENTROPY = Question(
 
 SINGLE = {q.key: q for q in (DISTINCT, TOTAL, MEDIAN, ENTROPY)}
 
+LEFT_OUT = {"unbounded": (TOTAL, ENTROPY)}
+"""Questions that a notice of the profile leaves out: no interval for them would say anything."""
+
 
 def question(key: str) -> Question:
     """Return the question of a key, however its words are joined.
@@ -241,7 +244,16 @@ class Sheet:
     def of(cls, profile: Profile, asked: Asked | None = None) -> Sheet:
         """Ask a profile everything that ``asked`` lists."""
         asked = asked or Asked()
-        return cls(profile, asked, {q.key: q.ask(profile).at(asked.level) for q in asked.questions})
+        left_out = [q for notice in profile.notices for q in LEFT_OUT.get(notice.code, ())]
+        if question(asked.headline) in left_out:
+            raise InputError(f"headline must be a question that has an answer here, got {asked.headline!r}")
+        questions = [q for q in asked.questions if q not in left_out]
+        return cls(profile, asked, {q.key: q.ask(profile).at(asked.level) for q in questions})
+
+    @property
+    def questions(self) -> list[Question]:
+        """What was asked and answered, in the order of the page."""
+        return [q for q in self.asked.questions if q.key in self.answers]
 
     @property
     def head(self) -> tuple[Question, Estimate]:
@@ -253,7 +265,7 @@ class Sheet:
     def shown(self) -> list[tuple[Question, Estimate]]:
         """What a table lists: where nobody chose the thresholds, only those that half an item may have reached."""
         chosen = self.asked.at_least is not None
-        found = [(q, self.answers[q.key]) for q in self.asked.questions]
+        found = [(q, self.answers[q.key]) for q in self.questions]
         return [(q, e) for q, e in found if chosen or not q.whole or q is MEDIAN or e.high >= 0.5]
 
     @cached_property

@@ -55,7 +55,7 @@ def reconstruct(
     method : str
         "auto" (the default), "paper", "linear", "isotonic", "likelihood", "exact", "smooth" or "lp".
     max_count : int, optional
-        A bound that truly holds for every count.
+        A bound that truly holds for every count. A sketch whose items are persons of limited occurrences knows one.
     norm : 1, 2 or inf
         For "paper", "exact" and "lp" (1 and inf only).
     clipped : bool
@@ -78,6 +78,7 @@ def reconstruct(
         return _from_curve(noisy, method, bound, clipped)
     profile = _as_noisy_profile(noisy, epsilon, power, noise)
     check_noise(profile.noise)
+    bound = min((each for each in (bound, profile.max_count) if each is not None), default=None)
     given, notes = _judge(profile, method, bound, clipped)
     if profile.layout.kind == "hashed":
         from .items import item_profile

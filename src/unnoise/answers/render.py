@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..arrays import Int64
 from ..text import inert_html
 from .estimate import Estimate
-from .questions import DISTINCT, ENTROPY, ITEM, TOTAL, Asked, Sheet, exactly, mark
+from .questions import ITEM, Asked, Sheet, mark
 
 if TYPE_CHECKING:
     from .profile import Profile, Table
 
 __all__ = [
-    "as_dict", "chosen_counts", "first_sentence", "profile_html", "profile_text",
+    "Said", "as_dict", "chosen_counts", "first_sentence", "profile_html", "profile_text", "protected",
     "rich_table", "sensible", "sheet_dict",
     "table_html", "table_text",
 ]  # fmt: skip
 
-HEAD = (DISTINCT, TOTAL, exactly(1), ENTROPY)
+HEAD = ("distinct", "total", "exactly_1", "entropy")
 """The questions of a short table."""
 
 HUGE = 1e12
 """Numbers from here on are written with a power of ten."""
+
+NO_LIMIT = 2.0**53
+"""No data have such counts: where an interval goes on to here, nothing was known to end it."""
 
 EXPORTED = 10_000
 """Most entries written by ``as_dict``; the rest is in ``to_arrow`` and its kin."""
@@ -56,8 +60,10 @@ def _nice(x: float) -> int:
 def sensible(estimate: Estimate, *, whole: bool = True) -> tuple[str, str, str]:
     """Write value, low and high with as many digits as the interval deserves; ``whole`` for numbers of things.
 
+    The interval is rounded outwards, so that it never promises more than it does.
+
     >>> sensible(Estimate(9171.4, 79, 9018.2, 9327.9))
-    ('9,170', '9,020', '9,330')
+    ('9,170', '9,010', '9,330')
     >>> sensible(Estimate(10.0281, 0.002, 10.0242, 10.0321), whole=False)
     ('10.0281', '10.0242', '10.0321')
     >>> sensible(Estimate(2.0, 0.0, 2.0, 2.0))
@@ -68,49 +74,85 @@ def sensible(estimate: Estimate, *, whole: bool = True) -> tuple[str, str, str]:
     width = estimate.high - estimate.low
     digits = 1 - math.floor(math.log10(width)) if 0 < width < math.inf else 3
     value, low, high = estimate.value, estimate.low, estimate.high
-    if whole and digits >= 0:
-        digits, low, high = 0, math.floor(low + 1e-9), math.ceil(high - 1e-9) if math.isfinite(high) else high
+    digits = min(digits, 0) if whole else digits
+    low, high = _outwards(low, digits, math.floor), _outwards(high, digits, math.ceil)
     finest = 1 - math.floor(math.log10(abs(value))) if value else 0  # two digits of a value in any interval
     return _written(value, max(digits, min(finest, 0))), _written(low, digits), _written(high, digits)
 
 
+def _outwards(x: float, digits: int, step: Callable[[float], int]) -> float:
+    """Round to a number of decimals in one direction; what is off by less than 1e-6 of them is there already."""
+    if not math.isfinite(x) or abs(x) >= HUGE:
+        return x
+    unit = 10.0**-digits
+    near = round(x / unit)
+    return unit * (near if abs(x / unit - near) < 1e-6 else step(x / unit))
+
+
 def _written(x: float, digits: int) -> str:
     """Round to a number of decimals, negative for tens and hundreds."""
-    if not math.isfinite(x):
-        return "no limit" if x > 0 else str(x)
-    if abs(x) >= HUGE:
+    if x >= NO_LIMIT:
+        return "no limit"
+    if abs(x) >= HUGE or not math.isfinite(x):
         return f"{x:.2g}".replace("e+", "e")
     rounded = round(x, digits) + 0.0
     return f"{rounded:,.{max(digits, 0)}f}" if digits <= 6 else f"{rounded:.3g}"
 
 
-def first_sentence(sheet: Sheet) -> tuple[str, str, str, str]:
-    """Return the answer that heads a page in four pieces: before, value, interval (may be empty) and after."""
+class Said(NamedTuple):
+    """The answer that heads a page: before, value, interval (may be empty), after, and the mark that tables give it."""
+
+    before: str
+    value: str
+    between: str
+    after: str
+    mark: str
+
+    @property
+    def text(self) -> str:
+        """The whole sentence, mark included."""
+        said = f"{self.before}{self.value}{' ' if self.between else ''}{self.between}{self.after}"
+        return f"{said.removesuffix('.')}: {self.mark}." if self.mark else said
+
+
+def first_sentence(sheet: Sheet) -> Said:
+    """Return the answer that heads a page, in pieces."""
     question, estimate = sheet.head
     value, low, high = sensible(estimate, whole=question.whole)
     few = question.whole and estimate.value < 0.5
     before, _, after = question.said("at most \0" if few else "about \0", sheet.asked.noun).partition("\0")
-    return before[0].upper() + before[1:], high if few else value, "" if few else f"({low}–{high})", after
+    between = "" if few else f"({low}–{high})"
+    return Said(before[0].upper() + before[1:], high if few else value, between, after, mark(estimate))
 
 
 def headline(profile: Profile) -> list[tuple[str, ...]]:
     """Return label, estimate, interval and mark of the answers that head every rendering."""
     rows: list[tuple[str, ...]] = []
-    for question in HEAD:
-        estimate = question.ask(profile)
+    sheet = Sheet.of(profile, Asked(at_least=()))
+    for question in sorted((q for q in sheet.questions if q.key in HEAD), key=lambda q: HEAD.index(q.key)):
+        estimate = sheet.answers[question.key]
         value, low, high = sensible(estimate, whole=question.whole)
         label = question.labelled(ITEM).lower() + ("" if question.whole else " (nats)")
         rows.append((label, value, f"{low} – {high}", mark(estimate)))
     return rows
 
 
+def protected(profile: Profile) -> tuple[Fraction, str]:
+    """Return the ε that is promised and to whom; that of one noisy number is less where a unit moves several."""
+    noisy: Any = profile.noisy
+    most = noisy.layout.max_contributions
+    if noisy.layout.kind == "direct":
+        return noisy.epsilon, "one person" if noisy.persons else "one occurrence"
+    return noisy.noise.epsilon * (most or 1), "one occurrence" if most is None else "one person in one ingestion call"
+
+
 def subtitle(profile: Profile) -> str:
     """Say where the profile comes from."""
-    noise = profile.noisy.noise
-    power = "" if noise.power == 1 else f", power {noise.power}"
-    kind = profile.noisy.layout.kind
-    what = "numbers" if kind == "direct" else "cells"
-    return f"{kind}, {profile.cells:,} {what}, ε = {float(noise.epsilon):g}{power}, {profile.method}"
+    power, kind = profile.noisy.noise.power, profile.noisy.layout.kind
+    what, (epsilon, unit) = "numbers" if kind == "direct" else "cells", protected(profile)
+    to = "" if unit == "one occurrence" else f" for {unit}"
+    added = "" if power == 1 else f", power {power}"
+    return f"{kind}, {profile.cells:,} {what}, ε = {float(epsilon):g}{to}{added}, {profile.method}"
 
 
 def _grid(rows: Sequence[Sequence[str]]) -> str:
@@ -202,15 +244,19 @@ def sheet_dict(sheet: Sheet) -> dict[str, Any]:
     profile, level = sheet.profile, sheet.asked.level
     columns = {name: column[:EXPORTED].tolist() for name, column in profile.columns(level).items()}
     noise, layout = profile.noisy.noise, profile.noisy.layout
+    said, (epsilon, unit) = first_sentence(sheet), protected(profile)
     return {
         "method": profile.method,
         "kind": layout.kind,
         "cells": profile.cells,
         "items": float(profile.items),
-        "epsilon": float(noise.epsilon),
+        "epsilon": float(epsilon),
+        "unit": unit,
+        "noise_epsilon": float(noise.epsilon),
         "power": float(noise.power),
         "level": level,
-        "answers": {key: answer.to_dict() for key, answer in sheet.answers.items()},
+        "headline": {"question": sheet.head[0].key, "sentence": said.text, "note": said.mark},
+        "answers": {key: {**answer.to_dict(), "note": mark(answer)} for key, answer in sheet.answers.items()},
         "entries": columns,
         "entries_left_out": max(0, int(profile.support.size) - EXPORTED),
         "notices": [{"code": notice.code, "text": notice.text} for notice in profile.notices],

@@ -10,8 +10,6 @@ All of it is computed from released, noisy data and public parameters: nothing h
 from __future__ import annotations
 
 import base64
-import csv
-import io
 import json
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -23,12 +21,12 @@ import numpy as np
 
 from ..arrays import Floats, Int64
 from ..noise import tidy
-from ..text import inert, inert_cell, inert_html
+from ..text import inert, inert_html, inert_json
 from .binned import Curve, true_curve
 from .palette import DARK, LIGHT
-from .questions import ALL_GROUPS, Asked, Sheet, mark, sheets
-from .render import first_sentence, plain, sensible, sheet_dict
-from .report_tables import answers_table, numbers_table, parameters
+from .questions import ALL_GROUPS, Asked, Sheet, sheets
+from .render import first_sentence, plain, protected, sensible
+from .report_tables import answers_table, csv_text, long_table, numbers_table, parameters, whole_dict
 
 if TYPE_CHECKING:
     from .profile import Profile
@@ -108,8 +106,8 @@ def report_page(
         intervals=f"Estimates with {_percent(first.asked.level)} intervals, from what was released alone.",
         answers=answers_table(named),
         numbers="".join(numbers_table(name, sheet) for name, sheet in named.items()),
-        csv=_as_link("text/csv", _csv_text(data)),
-        json=_as_link("application/json", json.dumps({name: sheet_dict(sheet) for name, sheet in named.items()})),
+        csv=_as_link("text/csv", csv_text(long_table(named))),
+        json=_as_link("application/json", inert_json(json.dumps(plain(whole_dict(named, guarantee)), indent=2))),
         guarantee=inert_html(guarantee) or _assumed(first.profile),
         parameters=parameters(first.profile),
         warnings=_warning_box(notes),
@@ -186,11 +184,11 @@ def _reading(sheet: Sheet) -> str:
 
 def _said(sheet: Sheet, group: str, several: int) -> dict[str, str]:
     """Return the first sentence in pieces, the mark of its answer, and the line below, as plain text."""
-    before, value, between, after = first_sentence(sheet)
+    before, value, between, after, note = first_sentence(sheet)
     where = "In all groups together" if group == ALL_GROUPS else f"In {group}"
     before = f"{where}, {before[0].lower()}{before[1:]}" if group else before
     return {
-        "before": before, "value": value, "between": between, "after": after, "mark": mark(sheet.head[1]),
+        "before": before, "value": value, "between": between, "after": after, "mark": note,
         "lede": _lede(sheet, group, several),
     }  # fmt: skip
 
@@ -205,14 +203,13 @@ def _headline(said: Mapping[str, str]) -> str:
 
 
 def _lede(sheet: Sheet, group: str, several: int) -> str:
-    noise, layout = sheet.profile.noisy.noise, sheet.profile.noisy.layout
-    distinct, total = (sensible(sheet.answers[key])[0] for key in ("distinct", "total"))
-    persons = layout.max_contributions
-    unit = "for each occurrence" if persons is None else f"for each of at most {persons:,} occurrences of a person"
+    epsilon, unit = protected(sheet.profile)
+    distinct, total = (sensible(sheet.answers[key])[0] if key in sheet.answers else "" for key in ("distinct", "total"))
+    within = f" in about {total} occurrences" if total else ""
     among = f" {group} is one of {several} groups shown here." if group and group != ALL_GROUPS else ""
     return (
-        f"Among about {distinct} different {sheet.asked.noun.many} in about {total} occurrences, learned from noisy "
-        f"numbers alone: ε = {tidy(noise.epsilon)} {unit}, as explained below.{among}"
+        f"Among about {distinct} different {sheet.asked.noun.many}{within}, learned from noisy numbers alone: "
+        f"ε = {tidy(epsilon)} for {unit}, as explained below.{among}"
     )
 
 
@@ -231,19 +228,6 @@ def _multiples(named: Mapping[str, Sheet]) -> str:
     return f'{caption}<ul class="small" aria-label="Groups, all on the same scales">{"".join(cells)}</ul>'
 
 
-def _csv_text(data: Sequence[Mapping[str, Any]]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    per_count, reached = ["items_per_count", "low", "high"], ["at_least", "at_least_low", "at_least_high"]
-    writer.writerow(["group", "first", "last", *per_count, *reached])
-    for entry in data:
-        exact, reach = entry["exactly"], entry["atleast"]
-        for i, (first, last) in enumerate(zip(exact["from"], exact["to"])):
-            numbers = [curve[key][i] for curve in (exact, reach) for key in ("value", "low", "high")]
-            writer.writerow([inert_cell(entry["name"]), first, last, *numbers])
-    return out.getvalue()
-
-
 def _assumed(profile: Profile) -> str:
     """Say what can be said of noisy counts that came without a guarantee in words."""
     return (
@@ -254,9 +238,12 @@ def _assumed(profile: Profile) -> str:
 
 
 def warnings_of(named: Mapping[str, Sheet]) -> list[str]:
-    """Return what the profiles warn of, each said once."""
-    said = ((name, note) for name, sheet in named.items() for note in sheet.profile.warnings)
-    return list(dict.fromkeys(f"{name}: {note}" if name else note for name, note in said))
+    """Return what the profiles warn of, each said once, with the groups it is about unless it is all of them."""
+    about: dict[str, list[str]] = {}
+    for name, sheet in named.items():
+        for note in dict.fromkeys(sheet.profile.warnings):
+            about.setdefault(note, []).append(name)
+    return [note if len(names) == len(named) else f"{', '.join(names)}: {note}" for note, names in about.items()]
 
 
 def _warning_box(notes: Sequence[str]) -> str:

@@ -1,21 +1,30 @@
-"""The tables of a report: answers with their intervals, all numbers of the picture, public parameters."""
+"""The tables of a report: answers with their intervals, all numbers of the picture, public parameters; and for programs
+one long table with a row per answer and range, and everything as plain Python.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ..noise import DiscreteLaplace, tidy
-from ..text import inert_html
+from ..text import inert_cell, inert_html
 from .estimate import Estimate, number
 from .questions import Question, Sheet, mark
-from .render import sensible
+from .render import protected, sensible, sheet_dict
 
 if TYPE_CHECKING:
     from .profile import Profile
 
-__all__ = ["answers_table", "numbers_table", "parameters"]
+__all__ = [
+    "Columns", "answers_table", "as_columns", "csv_text", "long_table", "numbers_table", "parameters", "ranges_of",
+    "rows_of", "whole_dict",
+]  # fmt: skip
+
+Columns = Mapping[str, Sequence[Any]]
 
 
 def answers_table(named: Mapping[str, Sheet]) -> str:
@@ -99,8 +108,10 @@ def parameters(profile: Profile) -> str:
         "sampled": "one cell for each item of a hashed sample of the domain",
         "direct": "of the profile itself, on a grid that depends on no data",
     }
+    epsilon, unit = protected(profile)
+    factor = number(float(f"{math.exp(min(float(epsilon), 700.0)):.3g}"))
     facts = [
-        ("Privacy parameter ε", tidy(noise.epsilon), _in_words(noise)),
+        ("Privacy parameter ε", tidy(epsilon), f"{unit} changes the odds of any outcome at most {factor}-fold"),
         ("Noise power ρ", tidy(noise.power), _power_in_words(noise)),
         ("Numbers released" if layout.kind == "direct" else "Cells", f"{profile.cells:,}", kinds[layout.kind]),
     ]
@@ -125,12 +136,65 @@ def parameters(profile: Profile) -> str:
     return f'<dl class="facts">{entries}</dl>'
 
 
-def _in_words(noise: DiscreteLaplace) -> str:
-    factor = number(float(f"{math.exp(min(float(noise.epsilon), 700.0)):.3g}"))
-    return f"one occurrence more or less changes the odds of any outcome by a factor of at most {factor}"
-
-
 def _power_in_words(noise: DiscreteLaplace) -> str:
     spread = number(float(f"{math.sqrt(noise.variance):.2g}"))
     times = "one noise in every cell" if noise.power == 1 else "noises of merged sketches and later epochs add up"
     return f"{times}; standard deviation {spread}"
+
+
+# ── for programs ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def whole_dict(named: Mapping[str, Sheet], guarantee: str) -> dict[str, Any]:
+    """Return everything as plain Python: what ``--json``, a .json file and the page's download hold."""
+    found = {name: sheet_dict(sheet) for name, sheet in named.items()}
+    body = found[""] if list(found) == [""] else {"groups": found}
+    return {**body, "guarantee": guarantee} if guarantee else body
+
+
+def as_columns(estimates: Sequence[Estimate]) -> dict[str, list[Any]]:
+    """Return estimates as columns."""
+    return {
+        "estimate": [e.value for e in estimates], "low": [e.low for e in estimates],
+        "high": [e.high for e in estimates], "level": [e.level for e in estimates],
+        "interval": [e.kind for e in estimates], "data_share": [e.data_share for e in estimates],
+        "note": [mark(e) for e in estimates],
+    }  # fmt: skip
+
+
+def ranges_of(sheet: Sheet) -> list[tuple[int, int, Estimate]]:
+    """Return first, last and the items in each range of counts."""
+    curve, level = sheet.exact, sheet.asked.level
+    width = curve.last - curve.first + 1
+    ends = zip(curve.first.tolist(), curve.last.tolist())
+    triples = zip(curve.value * width, curve.low * width, curve.high * width)
+    return [(a, b, Estimate(float(v), 0.0, float(lo), float(hi), level)) for (a, b), (v, lo, hi) in zip(ends, triples)]
+
+
+def long_table(named: Mapping[str, Sheet]) -> Columns:
+    """One row per answer and range: group, question, the counts it is about, estimate and interval."""
+    rows: list[tuple[str, str, int | None, int | None, Estimate]] = []
+    for name, sheet in named.items():
+        for question in sheet.questions:
+            count = int(question.key.rpartition("_")[2]) if question.key[-1].isdigit() else None
+            last = count if question.key.startswith("exactly") else None
+            rows.append((name, question.key, count, last, sheet.answers[question.key]))
+        rows += [(name, "range", first, last, estimate) for first, last, estimate in ranges_of(sheet)]
+    columns: dict[str, list[Any]] = {} if list(named) == [""] else {"group": [row[0] for row in rows]}
+    columns |= {"question": [r[1] for r in rows], "first": [r[2] for r in rows], "last": [r[3] for r in rows]}
+    return columns | as_columns([row[4] for row in rows])
+
+
+def rows_of(columns: Columns) -> list[tuple[Any, ...]]:
+    """Return columns as rows."""
+    return list(zip(*columns.values()))
+
+
+def csv_text(long: Columns) -> str:
+    """Return the long table as CSV: what a .csv file and the page's download hold."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(long)
+    for row in rows_of(long):
+        writer.writerow([inert_cell(cell) if isinstance(cell, str) else cell for cell in row])
+    return out.getvalue()

@@ -82,7 +82,9 @@ def _added(total: NoisyCounts | None, noisy: NoisyCounts) -> NoisyCounts:
     if total is None:
         return noisy
     law = DiscreteLaplace(noisy.noise.epsilon, total.noise.power + noisy.noise.power)
-    return NoisyCounts(total.counts + noisy.counts, law, noisy.layout)
+    bounds = (total.max_count, noisy.max_count)
+    most = None if None in bounds else sum(bound for bound in bounds if bound is not None)
+    return NoisyCounts(total.counts + noisy.counts, law, noisy.layout, most)
 
 
 def require_comparable(left_name: str, left: Layout, right_name: str, right: Layout) -> None:

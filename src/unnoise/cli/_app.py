@@ -19,7 +19,7 @@ import typer.core
 from ..errors import UnnoiseError, UnnoiseWarning
 from ..text import inert
 
-__all__ = ["App", "Command", "app", "in_options", "main", "run"]
+__all__ = ["App", "Command", "Group", "app", "in_options", "main", "run"]
 
 ShownError: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 """What the parser raises; Typer carries its own copy of Click or uses the installed one, depending on its version."""
@@ -32,7 +32,23 @@ ORDER = (
 )  # fmt: skip
 
 
-class _InOrder(typer.core.TyperGroup):
+def _named_alone(parameters: list[Any]) -> list[Any]:
+    """Let help show flags and arguments by their names: a type belongs where there is a value to give."""
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False) or parameter.param_type_name == "argument":
+            parameter.display_type_rich = lambda ctx: None
+    return parameters
+
+
+class Group(typer.core.TyperGroup):
+    """Commands under one name."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters."""
+        return _named_alone(super().get_params(ctx))
+
+
+class _InOrder(Group):
     """Lists the commands in the order in which they are used."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -40,19 +56,18 @@ class _InOrder(typer.core.TyperGroup):
 
 
 class Command(typer.core.TyperCommand):
-    """A command whose help shows the type of a value only where there is a value to give."""
+    """One command."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters; flags and arguments are shown by their names alone."""
-        found: list[Any] = super().get_params(ctx)
-        for parameter in found:
-            if getattr(parameter, "is_flag", False) or parameter.param_type_name == "argument":
-                parameter.display_type_rich = lambda ctx: None
-        return found
+        """Return the parameters."""
+        return _named_alone(super().get_params(ctx))
 
 
 class App(typer.Typer):
-    """An application all of whose commands are a :class:`Command`."""
+    """An application all of whose commands are a :class:`Command`, and which is a :class:`Group` within another."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"cls": Group, "no_args_is_help": True, **options})
 
     def command(self, *names: Any, **options: Any) -> Callable[[Function], Function]:
         """Register a command."""
@@ -64,7 +79,6 @@ app = App(
     name="unnoise",
     help="How many things happened exactly t times? Private sketches of sensitive data, and answers from them.",
     epilog="Start with: unnoise demo",
-    no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -91,6 +105,9 @@ def _root(
 def run() -> NoReturn:
     """Run the command line as a process: once all is written, leave without taking the interpreter apart (0.2 s)."""
     code: Any = 0
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller (>&-): nobody wants to read
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     try:
         main()
     except SystemExit as left:
@@ -110,26 +127,27 @@ def main() -> None:
         result: Any = app(standalone_mode=False)
         sys.stdout.flush()
     except UnnoiseError as error:
-        _leave(in_options("; ".join([str(error), *getattr(error, "__notes__", [])])))
+        _leave(in_options(str(error)))
     except ShownError as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # the help is printed already
             raise SystemExit(2) from None
         _leave(_usage(error))
     except (typer.Abort, KeyboardInterrupt):
-        print("unnoise: interrupted", file=sys.stderr)
+        _say("interrupted")
         raise SystemExit(130) from None
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has left: nothing to say
+    except (BrokenPipeError, SystemExit) as error:
+        if not _reader_has_left(error):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
     except OSError as error:
-        _leave(f"{error.filename}: {error.strerror}" if error.strerror and error.filename else str(error))
+        _leave(": ".join(str(part) for part in (error.filename, error.strerror or error) if part))
     except MemoryError as error:
         _leave(f"not enough memory: {error}; use fewer cells")
     except Exception as error:
         if os.environ.get("UNNOISE_DEBUG"):
             raise
-        detail = inert(" ".join(f"{type(error).__name__}: {error}".split()))
-        print(f"unnoise: a fault of unnoise itself: {detail} (UNNOISE_DEBUG=1 shows where)", file=sys.stderr)
+        _say(f"a fault of unnoise itself: {type(error).__name__}: {error} (UNNOISE_DEBUG=1 shows where)")
         raise SystemExit(1) from None
     raise SystemExit(result if isinstance(result, int) else 0)
 
@@ -168,9 +186,20 @@ def in_options(message: str) -> str:
     return re.sub(rf"\b({told})=(?:'([^']*)'|([^\s,;:()]+))", lambda m: f"{OPTIONS[m[1]]} {m[2] or m[3]}", message)
 
 
+def _say(message: str) -> None:
+    """Say one line on standard error, if anybody listens there."""
+    with contextlib.suppress(OSError, ValueError):
+        print(f"unnoise: {inert(' '.join(message.split()))}", file=sys.stderr)
+
+
 def _leave(message: str) -> None:
-    print(f"unnoise: {inert(' '.join(message.split()))}", file=sys.stderr)
+    _say(message)
     raise SystemExit(2) from None
+
+
+def _reader_has_left(error: BaseException | None) -> bool:
+    """Tell whether a pipe without a reader is behind an error: Typer and Rich leave with 1 on their own then."""
+    return error is not None and (isinstance(error, BrokenPipeError) or _reader_has_left(error.__context__))
 
 
 def _plain_warnings() -> None:
@@ -178,7 +207,7 @@ def _plain_warnings() -> None:
 
     def show(message: Warning | str, category: type[Warning], *_: Any) -> None:
         if issubclass(category, UnnoiseWarning):
-            print(f"unnoise: warning: {inert(in_options(' '.join(str(message).split())))}", file=sys.stderr)
+            _say(f"warning: {in_options(str(message))}")
 
     warnings.showwarning = show  # type: ignore[assignment]
     warnings.simplefilter("default", UnnoiseWarning)

@@ -19,16 +19,17 @@ def direct_profiles(request: Profiling) -> tuple[dict[str, DirectProfile], str]:
     from ..api import release_and_answer
     from ..holding.counting import count_exactly, unit_of
     from ..reading.held import held_rows
-    from ._show import with_progress
+    from ._show import saying, with_progress
     from ._sketches import _beside, _source, import_answers
 
     charge = open_charge(request, "direct")
     groups = None if request.groups is None else as_names(request.groups)
     unit = unit_of(True if request.persons_are_items else request.person, request.max_contributions)
     source, wanted = _source(request)
-    with _beside(import_answers):
+    with saying("counting"), _beside(import_answers):
         batches = with_progress(source.batches(wanted), source.rows(), "reading")
         exact = count_exactly(held_rows(batches, persons_are_items=request.persons_are_items), unit, groups)
     charge.write()
-    profiles = release_and_answer(exact, unit, as_epsilon(request.epsilon))
+    with saying("answering"):
+        profiles = release_and_answer(exact, unit, as_epsilon(request.epsilon))
     return profiles, next(iter(profiles.values())).guarantee

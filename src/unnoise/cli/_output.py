@@ -62,9 +62,11 @@ def show_profiles(profiles: Mapping[str, Profile], guarantee: str, showing: Show
     from ..answers.export import profiles_document
     from ..answers.questions import sheets
     from ..answers.report import report_page, warnings_of
+    from ._show import saying
     from ._tables import print_sheets
 
-    named = sheets(profiles, showing.asked())
+    with saying("answering"):
+        named = sheets(profiles, showing.asked())
     title = showing.title or "Private frequency profile"
     if showing.output is not None:
         document = profiles_document(
@@ -79,10 +81,13 @@ def show_profiles(profiles: Mapping[str, Profile], guarantee: str, showing: Show
 def write_document(document: Document, output: str) -> None:
     """Write a document as the end of the name says; - is the page, to standard output."""
     from ..answers.export import check_suffix, written_as
-    from ._show import note
+    from ._show import note, saying
 
+    with saying(f"writing {'the page' if output == '-' else output}"):
+        content = written_as(document, ".html" if output == "-" else check_suffix(output))
+        if output != "-":
+            write_whole(output, content)
     if output == "-":
-        sys.stdout.write(document.page())
+        sys.stdout.write(content.decode())
         return
-    write_whole(output, written_as(document, check_suffix(output)))
     note(f"written to {output}")

@@ -27,8 +27,10 @@ __all__ = [
 R = TypeVar("R")
 
 
-def command(request: type[R], *, epilog: str) -> Callable[[Callable[[R], None]], Callable[[R], None]]:
-    """Register a function of ``request`` as the command of its name."""
+def command(
+    request: type[R], *, epilog: str, group: typer.Typer = app, name: str | None = None
+) -> Callable[[Callable[[R], None]], Callable[[R], None]]:
+    """Register a function of ``request`` as a command, by its own name unless another is given."""
 
     def register(function: Callable[[R], None]) -> Callable[[R], None]:
         def call(**given: Any) -> None:
@@ -40,7 +42,7 @@ def command(request: type[R], *, epilog: str) -> Callable[[Callable[[R], None]],
             [field.replace(annotation=hints[field.name]) for field in fields]
         )
         call.__name__, call.__doc__ = function.__name__, function.__doc__
-        app.command(epilog=epilog)(call)
+        group.command(name, epilog=epilog)(call)
         return function
 
     return register
@@ -186,6 +188,16 @@ class Profiling(Showing, Counting):
         return self.sketch or self.pan_private or self.method != "auto" or bool(self.cells or self.hash_seed) or any(
             option is not None for option in (self.levels, self.domain, self.rate, self.max_count)
         )
+
+    def asked(self) -> Asked:
+        """Return what the page is about; refuse a headline that would have no answer."""
+        from ..answers.questions import LEFT_OUT, question
+
+        found = super().asked()
+        unbounded = self.persons_are_items and self.max_contributions is None
+        if unbounded and question(found.headline) in LEFT_OUT["unbounded"]:
+            raise InputError(f"--headline {self.headline} needs --max-contributions: nothing else bounds a person")
+        return found
 
     @property
     def persons_are_items(self) -> bool:

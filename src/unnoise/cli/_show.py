@@ -6,11 +6,12 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from threading import Lock, Timer
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..text import inert, inert_json
+from ..text import inert, inert_json, inert_markup
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["note", "print_json", "saying", "screen", "stepping", "with_progress"]
 
 PATIENCE = 0.7
-"""Seconds before a progress bar appears."""
+"""Seconds before anything is said about progress."""
 
 
 def screen(*, stderr: bool = False, least: int = 0) -> Console:
@@ -39,8 +40,10 @@ def screen(*, stderr: bool = False, least: int = 0) -> Console:
 
 
 def note(text: str, *, always: bool = False) -> None:
-    """Say something beside the result, to whoever sits in front of a terminal."""
-    if always or sys.stderr.isatty():
+    """Say something beside the result, to whoever sits in front of a terminal; there, words stay whole."""
+    if sys.stderr.isatty():
+        screen(stderr=True).print(inert(text), markup=False)
+    elif always:
         print(inert(text), file=sys.stderr)
 
 
@@ -51,9 +54,66 @@ def print_json(value: Any) -> None:
     sys.stdout.write(inert_json(json.dumps(plain(value), indent=2, ensure_ascii=False)) + "\n")
 
 
+class Line:
+    """The one line on standard error that says what goes on, for how long or how far: it appears after a moment.
+
+    What begins while it is there takes it over and gives it back, so a command has one line however deep it calls.
+    """
+
+    here: ClassVar[Line | None] = None
+
+    def __init__(self) -> None:
+        from rich.progress import Progress
+
+        console = screen(stderr=True)
+        self.shown = console.is_terminal
+        self.bar = Progress(console=console, transient=True, disable=not self.shown, redirect_stdout=False)
+        self.task = self.bar.add_task("")
+        self.timer = Timer(PATIENCE, self._appear)
+        self.timer.daemon = True
+        self.lock = Lock()
+        if self.shown:
+            self.timer.start()
+
+    def _appear(self) -> None:
+        with self.lock:
+            if self.shown:
+                self.bar.start()
+
+    def leave(self) -> None:
+        """Go, and leave no trace."""
+        self.timer.cancel()
+        with self.lock:
+            self.shown = False
+            self.bar.stop()
+
+    def now(self, text: str, columns: Sequence[Any], total: float | None = None) -> None:
+        """Say something else from here on; the clock starts again."""
+        self.bar.columns = tuple(columns)
+        self.bar.reset(self.task, total=total, description=text, rate="")
+
+
+@contextmanager
+def _line(text: str, columns: Sequence[Any], total: int | None = None) -> Iterator[Line]:
+    """Say something for as long as this lasts."""
+    outer = Line.here
+    line = outer or Line()
+    before = line.bar.columns, line.bar.tasks[0].description, line.bar.tasks[0].total
+    line.now(inert_markup(text), columns, total)
+    Line.here = line
+    try:
+        yield line
+    finally:
+        Line.here = outer
+        if outer is None:
+            line.leave()
+        else:
+            line.now(before[1], before[0], before[2])
+
+
 def with_progress(batches: Iterable[Batch], total: int | None, label: str) -> Iterator[Batch]:
     """Pass batches through; on a terminal show rows, rate and time left once it takes longer than a moment."""
-    from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.text import Text
 
     class Rate(ProgressColumn):
@@ -62,24 +122,16 @@ def with_progress(batches: Iterable[Batch], total: int | None, label: str) -> It
         def render(self, task: Any) -> Text:
             return Text(f"{task.speed:,.0f} rows/s" if task.speed else "")
 
-    console = screen(stderr=True)
     left = TimeRemainingColumn() if total else TimeElapsedColumn()
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,.0f} rows"), Rate(), left)
-    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    task = bar.add_task(label, total=total)
-    started, dropped = time.monotonic(), 0
-    try:
+    dropped = 0
+    with _line(label, columns, total) as line:
         for batch in batches:
             yield batch
             dropped += batch.dropped
-            bar.advance(task, batch.rows)
-            if time.monotonic() - started > PATIENCE:
-                bar.start()
-    finally:
-        bar.stop()
+            line.bar.advance(line.task, batch.rows)
     if dropped:
-        text = f"unnoise: {dropped:,} rows were left out because a column was empty (shown here only, kept nowhere)"
-        note(text, always=True)
+        note(f"unnoise: {dropped:,} rows were left out because a column was empty (shown here only, kept nowhere)")
 
 
 @contextmanager
@@ -92,23 +144,20 @@ def saying(text: str) -> Iterator[None]:
 @contextmanager
 def stepping(text: str, unit: str = "") -> Iterator[Callable[[int, int], None]]:
     """Yield what is told (steps done, steps in all); a terminal shows them, with rate and time left."""
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    console = screen(stderr=True)
-    waiting = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     counting = TextColumn("{task.completed:,.0f} of {task.total:,.0f} " + unit)
     known = (
         SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), counting,
         TextColumn("{task.fields[rate]}"), TimeRemainingColumn(),
     )  # fmt: skip
-    bar = Progress(*waiting, console=console, transient=True, disable=not console.is_terminal)
-    task = bar.add_task(text, total=None, rate="")
     started = time.monotonic()
+    with _line(text, (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())) as line:
 
-    def step(done: int, total: int) -> None:
-        bar.columns = known
-        rate = done / max(time.monotonic() - started, 1e-9)
-        bar.update(task, completed=done, total=total, rate=f"{rate:,.1f}/s" if rate >= 1 else f"{60 * rate:,.1f}/min")
+        def step(done: int, total: int) -> None:
+            line.bar.columns = known
+            rate = done / max(time.monotonic() - started, 1e-9)
+            said = f"{rate:,.1f}/s" if rate >= 1 else f"{60 * rate:,.1f}/min"
+            line.bar.update(line.task, completed=done, total=total, rate=said)
 
-    with bar:
         yield step

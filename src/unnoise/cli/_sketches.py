@@ -36,7 +36,7 @@ def sketch_data(request: Counting, meanwhile: Callable[[], None] | None = None) 
     """Make the sketch that was asked for and count all data in it; ``meanwhile`` is done while data are read."""
     from ..reading.groups import GroupedSketch
     from ..reading.source import feed
-    from ._show import with_progress
+    from ._show import saying, with_progress
 
     request.check()
     target: Sketch | GroupedSketch
@@ -45,7 +45,7 @@ def sketch_data(request: Counting, meanwhile: Callable[[], None] | None = None) 
     late = source.stream is not None and source.typed and request.groups is None
     types = None if late else source.item_types(wanted)
     domain = _domain(request, wanted, typed=source.typed)
-    with _beside(meanwhile):
+    with saying("counting"), _beside(meanwhile):
         if request.groups is None:
             target = _new_sketch(request, types, domain, wanted.columns)
         else:
@@ -54,7 +54,7 @@ def sketch_data(request: Counting, meanwhile: Callable[[], None] | None = None) 
                 unknown=request.unknown,
             )  # fmt: skip
         batches = with_progress(source.batches(wanted), source.rows(), "reading")
-        feed(target, batches, persons=request.person is not None)
+        feed(target, batches, persons=request.person is not None, as_items=wanted.person_is_item)
     return target
 
 
@@ -62,13 +62,10 @@ def _source(request: Counting) -> tuple[Source, Wanted]:
     from ..reading.source import Wanted, open_source
 
     source = open_source(request.inputs, **request.read_as)
-    columns = request.column or ([source.item] if source.item else None)
-    if columns is None:
-        found = source.columns() if source.places else []
-        if len(found) != 1:
-            listed = f": there is {', '.join(found[:12])}" if found else ""
-            raise InputError(f"--column is required{listed}")
-        columns = found
+    columns = request.column or source.unnamed_item()
+    if not columns:
+        found = source.columns() if source.places and not source.headless else []
+        raise InputError("--column is required" + (f": there is {', '.join(found[:12])}" if found else ""))
     if len(set(columns)) != len(columns):
         raise InputError(f"--column must name each column once, got {', '.join(columns)}")
     wanted = Wanted(
@@ -160,9 +157,11 @@ def load_sketches(path: Path) -> tuple[dict[str, Sketch], str]:
 def save_sketch(target: Sketch | GroupedSketch, path: str) -> None:
     """Save a sketch to a file or to standard output, a set of groups to a folder."""
     from ..reading.groups import GroupedSketch
+    from ._show import saying
 
     if path != "-":
-        target.save(path)
+        with saying(f"writing {path}"):
+            target.save(path)
         return
     if isinstance(target, GroupedSketch):
         raise InputError("a set of groups is a folder and cannot go to standard output; give -o a name")
@@ -205,10 +204,10 @@ def reconstruct_all(
     from ..answers.reconstruct import reconstruct
     from ._show import note, stepping
 
-    released = {name: sketch.release() for name, sketch in sketches.items()}
-    steps = len(released) + (len(released) > 1)
     profiles: dict[str, Profile] = {}
     with stepping("reconstructing", "groups") as step:
+        released = {name: sketch.release() for name, sketch in sketches.items()}
+        steps = len(released) + (len(released) > 1)
         if steps > 1 and ALL_GROUPS not in released:
             try:
                 profiles[ALL_GROUPS] = reconstruct(reduce(add, released.values()), method=method)

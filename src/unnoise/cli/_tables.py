@@ -23,13 +23,11 @@ ENTRIES = 24
 
 def print_sheets(found: Mapping[str, Sheet], guarantee: str = "", *, as_json: bool = False) -> None:
     """Print answers, entries and the promise."""
-    from ..answers.render import sheet_dict
     from ..answers.report import warnings_of
+    from ..answers.report_tables import whole_dict
 
     if as_json:
-        whole = {name: sheet_dict(sheet) for name, sheet in found.items()}
-        body = whole[""] if list(whole) == [""] else {"groups": whole}
-        print_json({**body, "guarantee": guarantee} if guarantee else body)
+        print_json(whole_dict(found, guarantee))
         return
     console = screen()
     if list(found) == [""]:
@@ -57,9 +55,10 @@ def _print_one(sheet: Sheet, console: Console) -> None:
     from ..answers.render import first_sentence, rich_table, sensible, subtitle
 
     noun = sheet.asked.noun
-    before, value, between, after = first_sentence(sheet)
+    before, value, between, after, note = first_sentence(sheet)
     said = f"{inert_markup(before)}[bold]{value}[/bold]{' ' if between else ''}{between}{inert_markup(after)}"
-    console.print(f"\n{said}\n")
+    marked = f"{said.removesuffix('.')}: [yellow]{note}[/yellow]." if note else said
+    console.print(f"\n{marked}\n")
     table = rich_table("question", "estimate", "95 % interval", "", left=("question", ""))
     for question, estimate in sheet.shown:
         value, low, high = sensible(estimate, whole=question.whole)
@@ -100,7 +99,8 @@ def _grouped(sheet: Sheet) -> list[Question]:
 
     chosen = sheet.asked.at_least
     several = [exactly(1), at_least(2), at_least(10)] if chosen is None else [at_least(k) for k in sorted(set(chosen))]
-    return list(dict.fromkeys([question(sheet.asked.headline), DISTINCT, TOTAL, *several]))
+    wanted = dict.fromkeys([question(sheet.asked.headline), DISTINCT, TOTAL, *several])
+    return [question for question in wanted if question.key in sheet.answers]
 
 
 def _print_groups(found: Mapping[str, Sheet], console: Console) -> None:

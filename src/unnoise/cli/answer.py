@@ -54,6 +54,7 @@ def _answers(request: Answering) -> tuple[dict[str, Profile], str]:
     """Open whatever the file is and reconstruct it."""
     from ..errors import InputError
     from ..reading.released import is_sketch_file
+    from ._show import saying
     from ._sketches import load_sketches, local_path, reconstruct_all
 
     file = request.file
@@ -61,7 +62,8 @@ def _answers(request: Answering) -> tuple[dict[str, Profile], str]:
         if path.is_dir() or is_sketch_file(path):
             if request.column or request.clipped or request.power != "1" or request.epsilon is not None:
                 raise InputError(f"{file} is a sketch: leave out --column, --epsilon, --power and --clipped")
-            sketches, guarantee = load_sketches(path)
+            with saying("reading and verifying"):
+                sketches, guarantee = load_sketches(path)
             return reconstruct_all(sketches, method=request.method, max_count=request.max_count), guarantee
         try:
             profile = _from_histogram(request, path)
@@ -82,7 +84,8 @@ def _from_histogram(request: Answering, path: Path) -> Profile:
     law = DiscreteLaplace(opt.as_epsilon(request.epsilon), exact_positive("power", request.power))
     kind = request.format or ("csv" if request.file == "-" else None)
     dialect = opt.as_dialect(kind, request.no_header, request.delimiter, request.quote)
-    counts = read_noisy_counts(path, column=request.column, sql=request.sql, **dialect)
+    with saying("reading"):
+        counts = read_noisy_counts(path, column=request.column, sql=request.sql, **dialect)
     with saying("reconstructing"):
         return reconstruct(
             counts, noise=law, method=request.method, max_count=request.max_count, clipped=request.clipped

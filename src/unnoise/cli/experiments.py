@@ -76,7 +76,7 @@ def compare(request: Comparing) -> None:
     from ..answers.compare import compare as run
     from ..answers.export import check_suffix, comparison_document
     from ._output import check_output, write_document
-    from ._show import note, print_json, stepping
+    from ._show import note, print_json, saying, stepping
     from ._truth import true_counts
 
     law = opt.as_epsilon(request.epsilon)
@@ -84,7 +84,8 @@ def compare(request: Comparing) -> None:
         check_suffix(str(request.output))
     for output in (request.output, request.plot):
         check_output(output, request.inputs, force=request.force)
-    counts, how_many = true_counts(request)
+    with saying("reading"):
+        counts, how_many = true_counts(request)
     size = None if request.domain is None else opt.as_cells(request.domain)
     with stepping("comparing estimators", "reconstructions") as step:
         found = run(

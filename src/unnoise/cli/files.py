@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -52,28 +50,11 @@ def merge(
             other = _load(name)
             if type(other) is not type(first):
                 raise InputError(f"{files[0]} and {name} must both be sketch files or both be sets of groups")
-            with _named(files[0], first, name, other):
-                first.merge(other)
+            first.merge(other)
             step(index, len(files))
         save_sketch(first, output)
     if output != "-":
         note(f"{output}: {first.guarantee}")
-
-
-@contextmanager
-def _named(*pairs: Any) -> Iterator[None]:
-    """Let an error say which files it is about, and which sites they are of."""
-    from ..errors import UnnoiseError
-
-    try:
-        yield
-    except UnnoiseError as error:
-        said = []
-        for name, sketch in zip(pairs[::2], pairs[1::2]):
-            sites = getattr(getattr(sketch, "labels", None), "site", ())
-            said.append(f"{name} (site {', '.join(sites)})" if sites else str(name))
-        error.add_note(f"in {' and '.join(said)}")
-        raise
 
 
 def _load(name: str) -> Any:
@@ -82,7 +63,11 @@ def _load(name: str) -> Any:
     from ._sketches import local_path
 
     with local_path(name) as path:
-        return GroupedSketch.load(path) if is_group_set(path) else Sketch.load(path, later=True)
+        if is_group_set(path):
+            return GroupedSketch.load(path)
+        sketch = Sketch.load(path, later=True)
+        sketch._file = "standard input" if name == "-" else name
+        return sketch
 
 
 @app.command(
@@ -115,11 +100,9 @@ def inspect(files: Files, as_json: opt.AsJson = False) -> None:
     _print_facts({name: _row(sketch) for name, sketch in found.items()}, console)
     for promise, names in _grouped(promises).items():
         several = f"{len(names)} files, each" if len(names) > 3 else ", ".join(names)
-        console.print(f"\n[bold]{inert_markup(several)}[/bold]: ", end="")
-        console.print(promise, markup=False)
+        console.print(f"\n[bold]{inert_markup(several)}[/bold]: {inert_markup(promise)}")
     if len(found) > 1:
-        console.print("\n[bold]all together[/bold]: ", end="")
-        console.print(str(budget), markup=False)
+        console.print(f"\n[bold]all together[/bold]: {inert_markup(budget)}")
 
 
 def _grouped(promises: dict[str, str]) -> dict[str, list[str]]:

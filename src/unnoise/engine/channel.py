@@ -36,7 +36,8 @@ class Grid:
 
     counts : the middle of each block; position : its place in its run, 0 for a block that stands alone
     walked : blocks of runs, which come first; the others are atoms
-    scale : standard deviation of the noise; single : whether every block of a run is a single count
+    scale : of the noise, 1/ε for one; single : whether every block of a run is a single count
+    bound : largest count that there can be, if known
     """
 
     counts: Floats
@@ -44,6 +45,7 @@ class Grid:
     walked: int
     scale: float
     single: bool
+    bound: int | None = None
 
     @cached_property
     def last(self) -> float:

@@ -2,8 +2,9 @@
 
 The logarithm of the mass per count is a random walk (:mod:`.walk`) of order 2 or 3 in t, log(1 + t) or log t, of order
 2 in log(1 + t) with precision rising as (1 + t/s)², s the scale of the noise; or log f·t! is one of order 2 in t, whose
-stiffest are Poisson laws; or it follows a pattern of some period (:mod:`.periods`). Each has a ladder of strengths λ, a
-decade apart, and where counts begin at 0 its first 0, 1 or 4 steps may be free: small counts are often unlike the rest.
+stiffest are Poisson laws (log f/C(n, t) and binomial laws where no count is above n); or it follows a pattern of some
+period (:mod:`.periods`). Each has a ladder of strengths λ, a decade apart, and where counts begin at 0 or 1 its first
+0, 1 or 4 steps may be free: small counts are often unlike the rest, and what the noise hides of them is then left open.
 
 Walks and points (:mod:`.points`) have half of the prior each; all families have the same share of it, and in a family
 all heads and strengths.
@@ -54,15 +55,15 @@ class Family:
         return grid.walked > self.order + 2 * self.period and not (self.factorial and grid.last > SMALL)
 
     def heads(self, grid: Grid) -> tuple[int, ...]:
-        """Heads to be tried: none where 0 is far or the walk has a period; in log t the count 0 is always free."""
-        if grid.counts[0] > 0 or self.period:
+        """Heads to be tried: none where 1 is far or the walk has a period; in log t the count 0 is always free."""
+        if grid.counts[0] > 1 or self.period:
             return HEADS[:1]
-        return HEADS[1:] if self.coordinate == "log t" else HEADS
+        return HEADS[1:] if self.coordinate == "log t" and grid.counts[0] == 0 else HEADS
 
     def walk(self, grid: Grid, level: float) -> Walk:
         """The walk over a grid, whose runs begin around ``level``."""
         rise = np.asarray(1 + grid.counts / grid.scale, dtype=float) ** 2 if self.rising else 1.0
-        base = -gammaln(grid.counts + 1.0) if self.factorial else None
+        base = _by_chance(grid) if self.factorial else None
         return Walk(self._coordinate(grid), grid.position, self.order, rise, base, level, self.period)
 
     def strengths(self, grid: Grid, walk: Walk) -> tuple[Floats, int]:
@@ -87,6 +88,12 @@ class Family:
     def _coordinate(self, grid: Grid) -> Floats:
         t = grid.counts
         return np.asarray({"t": t, "log": np.log1p(t), "log t": np.log(np.maximum(t, 0.5))}[self.coordinate])
+
+
+def _by_chance(grid: Grid) -> Floats:
+    """−log t!, of which Poisson laws are a line away; log C(n, t) where no count is above n: binomial laws."""
+    base = -gammaln(grid.counts + 1.0)
+    return np.asarray(base if grid.bound is None else base - gammaln(np.maximum(grid.bound - grid.counts, 0.0) + 1))
 
 
 FAMILIES = (

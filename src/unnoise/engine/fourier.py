@@ -144,11 +144,13 @@ class FourierChannel:
     parts : the ranges of cells
     collide : whether items share cells (hashed)
     origin : what counts and noisy counts are counted from: the first count of a run
+    bound : largest count that there can be, if known
     """
 
     def __init__(self, blocks: Blocks, parts: tuple[Part, ...], noise: DiscreteLaplace, *, collide: bool,
-                 origin: int = 0, law: _Law | None = None) -> None:
+                 origin: int = 0, bound: int | None = None, law: _Law | None = None) -> None:
         self.blocks, self.parts, self.noise, self.collide, self.origin = blocks, parts, noise, collide, origin
+        self.bound = bound
         self.law = law or _Law(noise, max(int(part.ends[-1]) for part in parts))
         self._indices: dict[int, tuple[Int64, Int64]] = {}
 
@@ -160,7 +162,7 @@ class FourierChannel:
     def with_blocks(self, blocks: Blocks) -> FourierChannel:
         """The same cells with other blocks."""
         return FourierChannel(
-            blocks, self.parts, self.noise, collide=self.collide, origin=self.origin, law=self.law
+            blocks, self.parts, self.noise, collide=self.collide, origin=self.origin, bound=self.bound, law=self.law
         )
 
     def with_atoms(self, counts: Int64) -> FourierChannel:
@@ -187,7 +189,8 @@ class FourierChannel:
         blocks, n = self.blocks, self.blocks.covered
         position = np.concatenate([np.arange(n), np.zeros(blocks.size - n, dtype=np.int64)])
         single = bool((blocks.widths[:n] == 1).all())
-        return Grid(blocks.centres + self.origin, position, n, math.sqrt(self.noise.variance / 2), single)
+        scale = math.sqrt(self.noise.variance / 2)
+        return Grid(blocks.centres + self.origin, position, n, scale, single, self.bound)
 
     @property
     def exposure(self) -> float:

@@ -15,6 +15,9 @@ prior's where the cells say nothing, and walks and points can be compared [1]_.
 their neighbours, the lightest left out one by one; and a single mass is tried at every place near the median. Otherwise
 one mass is put where a single count would explain the cells best, and more where the cells pull most, each moved while
 that helps, as long as twice what the last one gained could still bring the mixture within reach of the best model.
+There places are uncertain too. With 1 + v_i the likelihood of mass i at all its places, relative to that at its best, a
+mixture is worth about Π(1 + v_i) times what its best places are, and is averaged over sets of places drawn by
+likelihood: so that cells which cannot be told to hold 0 or 1 are not taken for either.
 
 .. [1] R. E. Kass, A. E. Raftery, "Bayes factors", JASA 90, 1995, section 4.1.
 """
@@ -23,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -51,7 +54,13 @@ HOPELESS = 1000.0
 """Nats behind what is wanted at which a mass more is worth more than another move."""
 
 NEAR = 8
-"""Counts to either side of a mass to which it may be moved at once, in powers of two."""
+"""Counts to either side of a mass to which it may be moved at once, in powers of two, or a deviation of the noise."""
+
+FIRSTS = 4
+"""Single masses to begin with, of which the best is kept."""
+
+UNLIKELY, DRAWS = 1e-3, 12
+"""Places of less than this share of the best place's likelihood are left out; sets of places drawn."""
 
 LEAST = 1e-9
 """Share of the total that a mass begins with at least."""
@@ -197,7 +206,9 @@ def _medians(channel: BandedChannel, mixture: Mixture) -> Int64:
 def pulled_points(channel: FourierChannel, among: Places, wanted: float) -> list[Mixture]:
     """Fit mixtures of 1, 2, … masses; ``wanted`` is the score that would count."""
     found: list[Mixture] = []
-    best = _settled(channel, *_first(channel, among), among, wanted)
+    firsts = [_fit(channel.only(places), places, mass, among) for places, mass in _first(channel, among)]
+    best = max(firsts, key=lambda one: one.value if one.converged else -math.inf)
+    best = _settled(channel, best, among, wanted)
     while best.converged:
         found.append(best)
         size = best.places.size
@@ -206,24 +217,29 @@ def pulled_points(channel: FourierChannel, among: Places, wanted: float) -> list
         gain = best.value - found[-2].value if size > 1 else np.inf
         if best.score + 2 * gain < wanted:
             break
-        best = _settled(channel, *_another(channel, best, among), among, wanted)
-    return found
+        places, mass = _another(best, among)
+        best = _settled(channel, _fit(channel.only(places), places, mass, among), among, wanted)
+    return [each for one in found for each in _neighbourhood(channel, one, among)]
 
 
-def _first(channel: FourierChannel, among: Places) -> tuple[Int64, Floats]:
-    """One mass, with all occurrences: the count that explains the cells best."""
+def _first(channel: FourierChannel, among: Places) -> list[tuple[Int64, Floats]]:
+    """One mass, with all occurrences: the FIRSTS counts that explain the cells best.
+
+    Not only the best of them: the mass is a guess as yet, and twice a count is nearly as good as that count.
+    """
     counts, above = among.counts, channel.above
     even = np.unique(np.rint(np.append(np.geomspace(1, max(counts[-1], 1), 32), 0)).astype(np.int64))
     full = [part.ends[np.argsort(-part.tally[:-1])[:4]] for part in channel.parts]
-    tried = np.intersect1d(np.concatenate([even, channel.atoms, *full]), counts)
+    tried = np.unique(np.concatenate([even, channel.atoms, *full]))
+    tried = tried[(tried >= counts[0]) & (tried <= counts[-1])]
     beyond = np.maximum([part.tally[-1] for part in channel.parts], 1.0).sum() * np.ones(above.size)
     each = among.total / tried if channel.collide else np.full(tried.size, among.total)
     values = [channel.only(np.array([t])).at(np.append(mass, beyond)).value for t, mass in zip(tried, each)]
-    best = int(np.argmax(values))
-    return tried[best : best + 1], np.append(each[best], beyond)
+    best = np.argsort(values)[::-1][:FIRSTS]
+    return [(tried[i : i + 1], np.append(each[i], beyond)) for i in best]
 
 
-def _another(channel: FourierChannel, mixture: Mixture, among: Places) -> tuple[Int64, Floats]:
+def _another(mixture: Mixture, among: Places) -> tuple[Int64, Floats]:
     """Add a mass where the cells pull most, a tenth of the lightest."""
     own: Any = mixture.channel
     counts, size = among.counts, mixture.places.size
@@ -234,13 +250,12 @@ def _another(channel: FourierChannel, mixture: Mixture, among: Places) -> tuple[
     return places, np.insert(mixture.mass, size, 0.1 * mixture.mass[:size].min())
 
 
-def _settled(channel: FourierChannel, places: Int64, mass: Floats, among: Places, wanted: float) -> Mixture:
-    """Fit, then move masses one by one while that raises the likelihood; less often while far from what is wanted."""
-    best = _fit(channel.only(places), places, mass, among)
+def _settled(channel: FourierChannel, best: Mixture, among: Places, wanted: float) -> Mixture:
+    """Move masses one by one while that raises the likelihood; less often while far from what is wanted."""
     for turn in range(2 * MOVES):
         if turn > 1 and best.score < wanted - HOPELESS:
             break
-        moved = _moves(best, among, collide=channel.collide)
+        moved = _moves(channel, best, among)
         values = [channel.only(p).at(m).value for p, m in moved]
         if not values:
             break
@@ -252,15 +267,68 @@ def _settled(channel: FourierChannel, places: Int64, mass: Floats, among: Places
     return best
 
 
-def _moves(mixture: Mixture, among: Places, *, collide: bool) -> list[tuple[Int64, Floats]]:
+def _moves(channel: FourierChannel, mixture: Mixture, among: Places) -> list[tuple[Int64, Floats]]:
     """Every mixture with one mass moved a little, its occurrences kept."""
-    steps = [sign * 2**k for k in range(int(math.log2(NEAR)) + 1) for sign in (1, -1)]
+    reach = max(NEAR, math.sqrt(channel.noise.variance))
+    steps = [sign * 2**k for k in range(int(math.log2(reach)) + 1) for sign in (1, -1)]
     found = []
     for i, place in enumerate(mixture.places):
         for step in steps:
             new = place + step
             if among.counts[0] <= new <= among.counts[-1] and new not in mixture.places:
-                places, mass = mixture.places.copy(), mixture.mass.copy()
-                places[i], mass[i] = new, mass[i] * (place / new if collide else 1.0)
-                found.append((places, mass))
+                places = mixture.places.copy()
+                places[i] = new
+                found.append((places, _moved_mass(channel, mixture, places)))
     return found
+
+
+def _moved_mass(channel: FourierChannel, mixture: Mixture, places: Int64) -> Floats:
+    """The masses at other places: occurrences are kept where items collide."""
+    mass = mixture.mass.copy()
+    if channel.collide:
+        mass[: places.size] *= mixture.places / places
+    return mass
+
+
+def _neighbourhood(channel: FourierChannel, mixture: Mixture, among: Places) -> list[Mixture]:
+    """Return mixtures that stand for the likely places of a mixture's masses, and share its evidence over all places.
+
+    The places of each mass are drawn by their likelihood, the others left where they are, in equal steps of chance
+    (a Latin hypercube); what the draws are worth together is weighed by their own likelihood.
+    """
+    places, gains, worth = _elsewhere(channel, mixture, among)
+    order = np.random.default_rng(0)
+    drawn: dict[tuple[int, ...], tuple[float, Mixture]] = {}
+    for steps in zip(*(order.permutation(DRAWS) for _ in places)):
+        chosen = [int(np.searchsorted(np.cumsum(w) / w.sum(), (u + 0.5) / DRAWS)) for u, w in zip(steps, worth)]
+        at = np.array([where[c] for where, c in zip(places, chosen)], dtype=np.int64)
+        if np.unique(at).size < at.size:
+            continue
+        mass, own = _moved_mass(channel, mixture, at), channel.only(at)
+        value = own.at(mass).value
+        alone = sum(gain[c] for gain, c in zip(gains, chosen))
+        weight = math.exp(min(value + among.log_share(at) - mixture.value - mixture.log_weight - alone, 1.0))
+        known = drawn[tuple(at)][0] if tuple(at) in drawn else 0.0
+        theta = np.log(np.maximum(mass, LEAST * among.total))
+        drawn[tuple(at)] = known + weight, replace(mixture, channel=own, places=at, theta=theta, value=value)
+    whole = mixture.log_evidence + sum(math.log(w.sum()) for w in worth) - math.log(DRAWS)
+    return [
+        replace(each, log_evidence=whole + math.log(weight)) for weight, each in drawn.values() if weight > UNLIKELY
+    ]
+
+
+def _elsewhere(
+    channel: FourierChannel, mixture: Mixture, among: Places
+) -> tuple[list[Int64], list[Floats], list[Floats]]:
+    """For each mass its likely places, what each gains in nats, and its likelihood times the places it stands for."""
+    found: list[list[tuple[int, float, float]]] = [[(int(place), 0.0, 1.0)] for place in mixture.places]
+    for places, mass in _moves(channel, mixture, among):
+        (i,) = np.flatnonzero(places != mixture.places)
+        share = among.log_share(places) - mixture.log_weight
+        gain = min(channel.only(places).at(mass).value - mixture.value + share, 1.0)
+        # moved by ± 2^k it stands for the places from halfway to the one before, to halfway to the next
+        stands_for = max(1.0, 0.75 * abs(int(places[i]) - int(mixture.places[i])))
+        if stands_for * math.exp(gain) > UNLIKELY:
+            found[i].append((int(places[i]), gain, stands_for * math.exp(gain)))
+    columns = [np.array(sorted(each)).T for each in found]
+    return [c[0].astype(np.int64) for c in columns], [c[1] for c in columns], [c[2] for c in columns]

@@ -28,6 +28,7 @@ from ..arrays import Floats, Int64
 from .blocks import Blocks
 from .fourier import FourierChannel, Seen
 from .search import BEHIND, Model, Search
+from .vague import smoothest
 from .walk import JUMP
 
 __all__ = ["Posterior", "average", "posterior", "weights"]
@@ -68,7 +69,7 @@ class Posterior:
 
     law : N, the average of the modes
     mean, covariance : of the items themselves, by blocks
-    vague : the covariance that the cells alone would give, under a prior that joins no two counts
+    vague : the covariance that the cells alone would give, under a prior that joins no two counts (:mod:`.vague`)
     hidden : variance of each block's mass if all others were known: numbers up to its root drown in the noise
     """
 
@@ -119,7 +120,8 @@ def posterior(search: Search) -> Posterior:
     order, law = np.argsort(channel.blocks.centres, kind="stable"), np.zeros(size)
     law[order] = average(laws[:, order], weight, [model.family is None for model in models])
     state = channel.at(np.maximum(law, 1e-300))
-    vague = _covariance(channel, state, np.eye(law.size) / JUMP**2)
+    open_law = channel.at(np.maximum(smoothest(channel, search.tried, law), 1e-300))
+    vague = _covariance(channel, open_law, np.eye(law.size) / JUMP**2)
     named = [(model.name, float(w)) for model, w in zip(models, weight)]
     return Posterior(channel, law, mean, covariance, vague, channel.alone(state), named)
 

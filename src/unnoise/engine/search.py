@@ -58,6 +58,9 @@ UNEXPLAINED = 0.05
 ROUNDS, FREEINGS, MOST_ATOMS = 5, 4, 12
 """How often atoms are added, how often steps are freed, and how many atoms there may be."""
 
+TRAPPED = 10.0
+"""Nats to a block by which no sound mode is less likely than the start, which has followed every chance: about one."""
+
 AT_ONCE = 4
 """Atoms added in one round."""
 
@@ -99,13 +102,15 @@ class Search:
     """What was tried on one channel.
 
     start : θ to begin with; level : its mean in advance
-    models, best : those fitted, and the one of highest score; leaders : the best of each family
+    models, best : those that count, and the one of highest score; leaders : the best of each family
+    tried : all that converged, certified or not
     """
 
     channel: Channel[Any]
     start: Floats
     level: float
     models: list[Model] = field(default_factory=list)
+    tried: list[Model] = field(default_factory=list)
     best: Model | None = None
     leaders: dict[Family, Model] = field(default_factory=dict)
     fits: int = 0
@@ -126,21 +131,42 @@ class Search:
                 self.best = model
 
     def walks(self, families: Sequence[Family]) -> None:
-        """Families with heads, then periods, then free steps."""
-        grid = self.channel.grid
-        alive = [family for family in families if family.suits(grid)]
-        share = 1 / max(len(alive), 1)
-        for head in HEADS:
-            found = {family: self._explored(family, head, share) for family in alive if head in family.heads(grid)}
-            most = max((model.score for model in found.values() if model is not None), default=-np.inf)
-            alive = [f for f in alive if f not in found or _near(found[f], most)]
+        """Families with heads, once more from loose walks if that was a trap; then periods, then free steps.
+
+        A rough start is so unlikely under a stiff walk that the way down from there may lead to where no cell is
+        explained, and nothing leads back: more items than the cells can show.
+        """
+        suited = [family for family in families if family.suits(self.channel.grid)]
+        share = 1 / max(len(suited), 1)
+        self._with_heads(suited, share)
+        if self._trapped():
+            self.models, self.best, self.leaders = [], None, {}
+            self._with_heads(suited, share, loose=True)
         best = self.best
         for period in likely_periods(self.channel, best.mass) if best is not None else []:
             self._explored(Family("t", 2, period=period), 0, share / len(PERIODS))
         for leader in sorted(self.leaders.values(), key=lambda leader: -leader.score):
             self._set_free(leader)
 
-    def _explored(self, family: Family, head: int, share: float) -> Model | None:
+    def _with_heads(self, alive: Sequence[Family], share: float, *, loose: bool = False) -> None:
+        """Climb every family with each of the heads, while it is near the best with the same head."""
+        grid = self.channel.grid
+        for head in HEADS:
+            found = {
+                family: self._explored(family, head, share, loose=loose)
+                for family in alive if head in family.heads(grid)
+            }  # fmt: skip
+            most = max((model.score for model in found.values() if model is not None), default=-np.inf)
+            alive = [f for f in alive if f not in found or _near(found[f], most)]
+
+    def _trapped(self) -> bool:
+        """Whether the best mode is less likely than the start by more than any sound one is."""
+        if self.best is None:
+            return bool(self.fits)
+        start = self.channel.at(self.channel.widths * np.exp(self.start)).value
+        return bool(self.channel.at(self.best.mass).value < start - TRAPPED * self.start.size)
+
+    def _explored(self, family: Family, head: int, share: float, *, loose: bool = False) -> Model | None:
         """Climb a family with one head, beginning at the best mode so far; keep the best if it leads."""
         grid = self.channel.grid
         walk = family.walk(grid, self.level)
@@ -148,7 +174,8 @@ class Search:
         log_weight = math.log(share / len(family.heads(grid)) / len(strengths))
         best = self.best
         theta = self.start if best is None else best.theta
-        found = self.climb(family, family.name(head), walk.headed(head), strengths, usual, theta, log_weight)
+        first = len(strengths) - 1 if loose else usual
+        found = self.climb(family, family.name(head), walk.headed(head), strengths, first, theta, log_weight)
         if found is not None and (family not in self.leaders or found.score > self.leaders[family].score):
             self.leaders[family] = found
         return found
@@ -256,6 +283,7 @@ def _wanted(channel: Channel[Any], strain: Floats, counts: Int64) -> Int64:
 def certify(search: Search, counts: Int64) -> None:
     """Keep the models near the best that pass the certificate; the best alone if none does."""
     best = search.best
+    search.tried = search.models
     if best is None:
         return
     near = [model for model in search.models if model.score > best.score - BEHIND]

@@ -8,14 +8,13 @@ Scaling f shows that the masses add up to 1 at the optimum by themselves. With u
 f ≥ 0 and f∘z = 0.
 
 **Newton's system.** Linearising f∘z = t and eliminating Δz leaves (KᵀYK + Z/F) Δf = t/f − (1 − u) =: r, Y = y/m²,
-dense in f. In x = E f (T = E⁻¹ banded, Δf = TΔx) it is banded, in one of three equivalent forms:
+dense in f. In x = E f (T = E⁻¹ banded, Δf = TΔx) it is banded, in one of two equivalent forms:
 
 * *dual* (every row occupied): (F/Z + T·Y⁻¹·T) ω = (F/Z) r, then Δf = (F/Z)(r − ω). Pentadiagonal for
   power 1, and accurate where T is ill-conditioned (ε = 0.001): small entries of f come out of a product, not of a
   difference;
-* *primal* (some rows empty): (Y + T(Z/F)T) Δx = T r;
-* *factored* (the fallback, and the one for ρ > 1): in the factor of T, unsquared, by banded LU with pivoting
-  (:mod:`._augmented`).
+* *factored* (the fallback, and the one for ρ > 1 or empty rows): in the factor of T, unsquared, by banded LU with
+  pivoting (:mod:`._augmented`).
 
 Steps are Mehrotra's predictor and corrector [1]_. f and z stay positive, m and u are recomputed from f by positive
 sums, hence the certificate below is that of the f returned, whatever the accuracy of the steps.
@@ -32,11 +31,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_solve_banded, cholesky_banded
+from scipy.linalg import LinAlgError
 
 from ..arrays import Floats
 from ._augmented import Solver, dual_solver, factored_solver
-from ._chain import BLOCK, Channel, DiagonalSandwich, band_product
+from ._chain import BLOCK, Channel, DiagonalSandwich
 
 __all__ = ["Optimum", "longest_step", "maximise"]
 
@@ -207,13 +206,8 @@ class _Newton:
         self.y, self.channel = y, channel
         self.band = channel.inverse_band
         square = channel.curvature(y).shape[0] == 1
-        if square and (y > 0).all():
-            self.form = "dual"
-        elif square:
-            self.form = "primal"
-        else:
-            self.form = "factored"
-        if square:
+        self.form = "dual" if square and (y > 0).all() else "factored"
+        if self.form == "dual":
             self.around = DiagonalSandwich(self.band)
 
     def fall_back(self) -> bool:
@@ -228,22 +222,7 @@ class _Newton:
         try:
             if self.form == "dual":
                 return dual_solver(self.around, self.band, weight, f / z)
-            if self.form == "primal":
-                return self._primal(f, z, weight)
             x = self.channel.points_of(m, f)
             return factored_solver(self.channel.inverse_factor, self.channel.curvature(weight), f / z, x)
         except (LinAlgError, ValueError):
             return None
-
-    def _primal(self, f: Floats, z: Floats, weight: Floats) -> Solver:
-        stiffness = z / f
-        system = self.around(stiffness)
-        system[0] += weight
-        factor = cholesky_banded(system, overwrite_ab=True, lower=True)
-
-        def solve(r: Floats) -> tuple[Floats, Floats, Floats]:
-            dx = cho_solve_banded((factor, True), band_product(self.band, r))
-            df = band_product(self.band, dx)
-            return df, r - stiffness * df, dx
-
-        return solve

@@ -133,24 +133,22 @@ def _begin(y: Floats, channel: Channel) -> Floats:
     return np.asarray((1 - EVERYWHERE) / near.sum() * near + EVERYWHERE / near.size)
 
 
+def _solver(
+    channel: Channel, around: DiagonalSandwich | None, curvature: Floats, f: Floats, z: Floats, m: Floats
+) -> Solver:
+    """Newton's system, ready to be solved: by its factor, or between two diagonals where ρ = 1."""
+    if around is None:
+        return factored_solver(channel.inverse_factor, curvature, f / z, channel.points_of(m, f))
+    return dual_solver(around, channel.inverse_band, curvature[0], f / z)
+
+
 def _step(
-    part: Residual,
-    channel: Channel,
-    around: DiagonalSandwich | None,
-    f: Floats,
-    z: Floats,
-    m: Floats,
-    lam: float,
-    cautious: bool,
-) -> tuple[Floats, Floats, float] | None:
+    part: Residual, channel: Channel, around: DiagonalSandwich | None,
+    f: Floats, z: Floats, m: Floats, lam: float, cautious: bool,
+) -> tuple[Floats, Floats, float] | None:  # fmt: skip
     """One predictor–corrector step, or None where the system could not be solved."""
-    weight = part.weight(m)
     try:
-        if around is None:
-            x = channel.points_of(m, f)
-            solve = factored_solver(channel.inverse_factor, channel.curvature(weight), f / z, x)
-        else:
-            solve = dual_solver(around, channel.inverse_band, channel.curvature(weight)[0], f / z)
+        solve = _solver(channel, around, channel.curvature(part.weight(m)), f, z, m)
     except (LinAlgError, ValueError):
         return None
 

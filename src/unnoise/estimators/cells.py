@@ -294,7 +294,8 @@ def fit_run(noisy: NoisyProfile, low: int, high: int, bound: int | None, *, poin
     top = top if bound is None else min(top, bound - low)
     ends = _rows(seen, noisy.noise, top, at_zero=low == 0)
     part = Part.of(seen, tally, ends, 1.0)
-    channel = FourierChannel(_blocks(top, noisy.noise), (part,), noisy.noise, collide=False, origin=low)
+    blocks = _blocks(top, noisy.noise)
+    channel = FourierChannel(blocks, (part,), noisy.noise, collide=False, origin=low, bound=bound)
     mass = channel.widths * (part.cells / (top + 1))
     for _ in range(EM_STEPS):
         mass = np.maximum(mass * channel.pull(channel.at(mass)), 1e-9 * part.cells / mass.size)

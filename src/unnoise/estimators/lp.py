@@ -24,7 +24,7 @@ from ..arrays import Floats
 from ..errors import ConvergenceError, InputError
 from ..noisy import NoisyProfile
 from ._fit import Fit
-from .paper import Frame, diagnostics, frame
+from .paper import Window, diagnostics, frame
 
 __all__ = ["LONGEST", "lp"]
 
@@ -71,7 +71,7 @@ def lp(noisy: NoisyProfile, *, norm: Any = math.inf, max_count: int | None = Non
     )
 
 
-def band(framed: Frame) -> Any:
+def band(framed: Window) -> Any:
     """Return the columns of A that belong to the counts 0..n, sparse: 2B+1 entries each."""
     kernel = np.exp(-float(framed.noise.epsilon) * np.abs(np.arange(-framed.reach, framed.reach + 1)))
     kernel /= p_norm(framed.noise.epsilon, framed.reach)
@@ -81,7 +81,7 @@ def band(framed: Frame) -> Any:
     return sparse.csc_array((values, (rows, columns)), shape=(framed.order, framed.n + 1))
 
 
-def _solve(framed: Frame, p: float) -> Any:
+def _solve(framed: Window, p: float) -> Any:
     """Hand the program to HiGHS: variables r, then the slack."""
     matrix, y, size = band(framed), framed.observed, framed.n + 1
     if p == 1:

@@ -39,7 +39,7 @@ from ..noise import DiscreteLaplace, Exact
 from ..noisy import NoisyProfile, as_signed_integers, combine, tally
 from ._fit import Fit
 
-__all__ = ["LONGEST", "Frame", "frame", "paper", "private_profile", "unfold"]
+__all__ = ["LONGEST", "Window", "frame", "paper", "private_profile", "unfold"]
 
 LONGEST = 50_000_000
 """Largest window N = n+2B+1 that is inverted: 80 bytes an entry at the peak, so about 4 GB (measured)."""
@@ -121,7 +121,7 @@ def require_single_noise(noise: DiscreteLaplace, what: str) -> None:
         )
 
 
-class Frame:
+class Window:
     """The window on a noisy profile: B, n, the circulant channel, and y on [−B..n+B].
 
     reach : B
@@ -151,7 +151,7 @@ class Frame:
         return Circulant.laplace(self.noise.epsilon, reach=self.reach, order=self.order)
 
 
-def frame(noisy: NoisyProfile, max_count: int | None, eta: float, longest: int, method: str) -> Frame:
+def frame(noisy: NoisyProfile, max_count: int | None, eta: float, longest: int, method: str) -> Window:
     """Choose B and n, refuse what does not fit in memory, and lay the noisy profile into the window."""
     require_single_noise(noisy.noise, f"method {method!r}")
     reach = window(noisy.cells, noisy.noise.epsilon, check_share("eta", eta) / 2)
@@ -167,7 +167,7 @@ def frame(noisy: NoisyProfile, max_count: int | None, eta: float, longest: int, 
             f"got n={n:,}; declare max_count, or use method='isotonic' or 'auto', "
             f"whose cost does not grow with the largest count"
         )
-    framed = Frame(noisy, reach, n)
+    framed = Window(noisy, reach, n)
     if framed.below + framed.above == noisy.cells:
         raise InputError(
             f"some noisy count must lie in the window [{-reach}, {n + reach}], got noisy counts from "
@@ -217,7 +217,7 @@ def paper(noisy: NoisyProfile, *, norm: Any = 2, max_count: int | None = None, e
     )
 
 
-def diagnostics(framed: Frame, noisy: NoisyProfile, p: float, eta: float, max_count: int | None) -> dict[str, Any]:
+def diagnostics(framed: Window, noisy: NoisyProfile, p: float, eta: float, max_count: int | None) -> dict[str, Any]:
     """Say what window was used and what became of the cells outside it."""
     outside = framed.below + framed.above
     fate = (

@@ -24,12 +24,13 @@ from numpy.typing import NDArray
 
 from .._sampler import open_stream
 from ..arrays import Int64
+from ..checks import check_integer
 from ..curve import TOP
 from ..errors import InputError
 from ..sketches.columns import is_column
 from ..sketches.hashing import as_series
 from ..sketches.inputs import Rows, _duckdb_reader, _refuse_scalars, _table_of, clean_rows, with_occurrences
-from ..sketches.persons import limit_contributions
+from ..sketches.persons import MOST, limit_contributions
 from .release import Exactly, Unit
 
 if TYPE_CHECKING:
@@ -221,7 +222,7 @@ def _limited(
     """Keep at most C occurrences of each person, over all declared groups; rows are gathered for that."""
     import polars as pl
 
-    assert unit.most is not None
+    most = check_integer("max_contributions", unit.most, 1, MOST)
     parts = [part for table in tables for _, part in _by_group(table, groups)]
     if not parts:
         return []
@@ -230,6 +231,6 @@ def _limited(
     who = frame[keys[0]] if len(keys) == 1 else frame.select(pl.struct(keys)).to_series()
     ids = who.rank("dense").to_numpy().astype(np.uint64)
     counts: Int64 | None = frame["times"].to_numpy() if "times" in frame.columns else None
-    rows, kept = limit_contributions(np.arange(frame.height), counts, ids, unit.most, open_stream())
+    rows, kept = limit_contributions(np.arange(frame.height), counts, ids, most, open_stream())
     left = frame.drop("times", strict=False)[rows]
     return [left if kept is None else left.with_columns(times=pl.Series(kept))]

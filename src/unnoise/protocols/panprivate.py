@@ -49,9 +49,9 @@ LARGEST_MODULUS = 1 << 18
 
 
 @lru_cache(maxsize=64)
-def _noise_table(epsilon: Fraction, modulus: int) -> _sampler.Table:
+def _noise_table(epsilon: Fraction, modulus: int) -> _sampler.DrawTable:
     # P(Z ≤ k) = (1 − q^(k+1))/(1 − q^m): the lowest digit in base m of a geometric variable of parameter q
-    return _sampler.Table(GeometricDigit(epsilon / modulus, modulus))
+    return _sampler.DrawTable(GeometricDigit(epsilon / modulus, modulus))
 
 
 def modular_noise(size: int, epsilon: Exact, modulus: int, stream: _sampler.Keystream | None = None) -> Int64:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import zlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,7 @@ def explain(source: Source, where: Location | None, error: BaseException) -> str
                 found = bad_json_row(str(where), lines, 0)
         elif FORMATS[source.format].item == LINE:
             found = _bad_text(where)
-    except (EOFError, OSError) as problem:
+    except (EOFError, OSError, zlib.error) as problem:
         return f"{where}: the compressed file is damaged or cut short ({problem}); compress it again"
     if found:
         return found

@@ -16,14 +16,14 @@ from ..errors import InputError
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Result", "duckdb", "sqlite"]
+__all__ = ["Queried", "duckdb", "sqlite"]
 
 SHAPE = "unnoise_shape"
 ROWS = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class Queried:
     """A query to be read.
 
     types : of each column, as polars has them
@@ -43,7 +43,7 @@ def _query(path: Path, sql: str | None, tables: list[str]) -> str:
     return f'SELECT * FROM "{tables[0].replace(chr(34), chr(34) * 2)}"'
 
 
-def sqlite(path: Path, sql: str | None) -> Result:
+def sqlite(path: Path, sql: str | None) -> Queried:
     """Open an SQLite file; column types follow the affinity that SQLite derives from the declaration."""
     import sqlite3
 
@@ -63,7 +63,7 @@ def sqlite(path: Path, sql: str | None) -> Result:
             columns = {name: [_as(row[i], schema[name], name) for row in batch] for i, name in enumerate(names)}
             yield pl.DataFrame(columns, schema=schema)
 
-    return Result(types, frames)
+    return Queried(types, frames)
 
 
 def _affinity(declared: str) -> Any:
@@ -89,7 +89,7 @@ def _as(value: Any, kind: Any, name: str) -> Any:
     return value.hex() if isinstance(value, bytes) else str(value)
 
 
-def duckdb(path: Path, sql: str | None) -> Result:
+def duckdb(path: Path, sql: str | None) -> Queried:
     """Open a DuckDB file."""
     try:
         import duckdb as engine
@@ -110,4 +110,4 @@ def duckdb(path: Path, sql: str | None) -> Result:
             assert isinstance(frame, pl.DataFrame)
             yield frame
 
-    return Result(dict(empty.schema), frames)
+    return Queried(dict(empty.schema), frames)

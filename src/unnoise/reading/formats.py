@@ -66,7 +66,7 @@ class Format:
     counts: str | None = None
     scan: Callable[[Location, Dialect, Names], pl.LazyFrame] | None = None
     stream: Callable[[streams.Wants], Iterator[pl.DataFrame]] | None = None
-    query: Callable[[Path, str | None], databases.Result] | None = None
+    query: Callable[[Path, str | None], databases.Queried] | None = None
 
 
 def _scan_parquet(where: Location, _: Dialect, names: Names) -> pl.LazyFrame:

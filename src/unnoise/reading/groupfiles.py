@@ -170,6 +170,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
             raise ValueError("files must be different plain names in the same folder")
         if not all(isinstance(group, str) for group in groups):
             raise ValueError("groups must be texts")
+        "".join(groups).encode()  # lone surrogates come in as escapes and cannot go out again
         check_names(groups)
         return {**values, "generation": generation}
     except (ValueError, KeyError, TypeError, RecursionError, UnicodeDecodeError) as error:

@@ -22,7 +22,7 @@ from ..errors import IncompatibleError
 from ..guard import quiet
 from ..noise import tidy
 from ..noisy import NoisyCounts
-from ..sketches.inputs import Rows, read_items
+from ..sketches.inputs import Rows, person_is_item, read_items
 from ..sketches.intake import take_in
 from ..sketches.sketch import Sketch
 from ..text import inert
@@ -114,13 +114,15 @@ class GroupedSketch:
 
         ``group`` is the name of a column when items are a table, else one name per item.
         """
-        self.take_in(read_items(items, counts, person, group), persons=person is not None)
+        batches = read_items(items, counts, person, group)
+        self.take_in(batches, persons=person is not None, as_items=person_is_item(items, person))
 
-    def take_in(self, batches: Iterable[Rows], *, persons: bool = False) -> None:
+    def take_in(self, batches: Iterable[Rows], *, persons: bool = False, as_items: bool = False) -> None:
         """Count batches of clean rows in one ingestion call; ``persons``: all of them say who is behind each row."""
         take_in(
-            list(self._sketches.values()), batches, persons=persons, groups=self.groups, drop=self._unknown == "drop"
-        )
+            list(self._sketches.values()), batches, persons=persons, as_items=as_items, groups=self.groups,
+            drop=self._unknown == "drop",
+        )  # fmt: skip
 
     # ── leaving and coming back ───────────────────────────────────────────────────────────────────────────────
 

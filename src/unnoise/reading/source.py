@@ -8,8 +8,8 @@ Text formats hold strings: a column of them is read as text unless ``integers`` 
 123). Parquet, Arrow and the result of a query have types of their own: integers stay integers, text stays text and
 anything else is refused. A null in any wanted column drops the row, as in every other engine.
 
-Everything here is on the secret side of the border: rows, drops and values may be shown on the standard error
-stream of the ingesting process and nowhere else.
+Everything here is on the secret side of the border: how many rows there are and how many were left out is shown on a
+terminal and nowhere else; a row that cannot be read is named on standard error.
 """
 
 from __future__ import annotations
@@ -64,6 +64,11 @@ class Wanted:
         """Every column needed, each once."""
         extra = [name for name in (self.counts, self.person, self.group) if name is not None]
         return list(dict.fromkeys([*self.columns, *extra]))
+
+    @property
+    def person_is_item(self) -> bool:
+        """Whether an item is a person: the only column of one is that of the person."""
+        return self.columns == (self.person,)
 
     @property
     def integer_names(self) -> list[str]:
@@ -124,6 +129,23 @@ class Source:
     def item(self) -> str | None:
         """The column of the items, where the format has a fixed one."""
         return None if self.format == "sql" else FORMATS[self.format].item
+
+    @property
+    def headless(self) -> bool:
+        """Whether the rows alone tell the columns, so that nothing is known of them where there are no rows."""
+        return self.format == "ndjson" or (not self.typed and self.item is None and not self.dialect.header)
+
+    def unnamed_item(self) -> tuple[str, ...]:
+        """Return the column of the items where nobody names one, by the format and the first line, never by rows.
+
+        The format's own, the first one of a file without a header, else the only one there is; none where that fails.
+        """
+        if self.item is not None:
+            return (self.item,)
+        if self.headless:
+            return () if self.format == "ndjson" else ("column_1",)
+        found = self.columns() if self.places else []
+        return tuple(found) if len(found) == 1 else ()
 
     @property
     def counts(self) -> str | None:
@@ -217,8 +239,10 @@ class Source:
 
     def _is_void(self, where: Location | None) -> bool:
         """Whether this is a file without rows in a format that has no header: nothing to read, and no mistake."""
-        headless = self.format == "ndjson" or (not self.typed and not self.dialect.header)
-        return headless and isinstance(where, Path) and where.stat().st_size == 0
+        if not self.headless or not isinstance(where, Path):
+            return False
+        with open_bytes(where) as stream:
+            return not stream.read(1 << 16).strip()
 
     def _streamed(self, where: Location) -> bool:
         """Whether a file is read as bytes: what polars cannot scan."""
@@ -330,9 +354,14 @@ def check_format(format: str | None) -> None:
 
 
 @quiet
-def feed(target: Sketch | GroupedSketch, batches: Iterable[Batch], *, persons: bool = False) -> None:
-    """Count all batches in one ingestion call; with ``persons`` they are gathered first, to limit each person."""
-    target.take_in((batch.clean() for batch in batches), persons=persons)
+def feed(
+    target: Sketch | GroupedSketch, batches: Iterable[Batch], *, persons: bool = False, as_items: bool = False
+) -> None:
+    """Count all batches in one ingestion call; with ``persons`` they are gathered first, to limit each person.
+
+    ``as_items``: the person is the item (:attr:`Wanted.person_is_item`).
+    """
+    target.take_in((batch.clean() for batch in batches), persons=persons, as_items=as_items)
 
 
 def _standard_input(

@@ -52,9 +52,13 @@ class Client:
         verify: bool | str = True,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        if not address.startswith(("http://", "https://")):
-            raise InputError(f"the address must begin with http:// or https://, got {address!r:.200}")
-        if address.startswith("http://") and httpx.URL(address).host not in ("127.0.0.1", "localhost", "::1"):
+        try:
+            host = httpx.URL(address).host if address.startswith(("http://", "https://")) else ""
+        except httpx.InvalidURL:
+            host = ""
+        if not host or "%" in host:
+            raise InputError(f"the address must be http:// or https:// and the name of a host, got {address!r:.200}")
+        if address.startswith("http://") and host not in ("127.0.0.1", "localhost", "::1"):
             raise InputError(
                 f"the address must be https:// unless it is this machine: a token would be read, got {address!r:.200}"
             )
@@ -72,7 +76,7 @@ class Client:
         self._http.close()
 
     def call(self, method: str, path: str, **request: Any) -> Any:
-        """Send a request, again where that may help, and return the JSON of the answer."""
+        """Send a request, again where that may help, and return the answer: what its JSON says, or bytes."""
         wait = 0.5
         for tried in range(1, self._tries + 1):
             try:
@@ -190,9 +194,9 @@ class Client:
 
 
 def _read(answer: httpx.Response) -> Any:
-    """Return the JSON of an answer; raise what the collector objects to."""
+    """Return the JSON of an answer, or its bytes; raise what the collector objects to."""
     if answer.status_code < 300:
-        if answer.headers.get("content-type", "").startswith("application/octet-stream"):
+        if not answer.headers.get("content-type", "application/json").startswith("application/json"):
             return answer.content
         return answer.json() if answer.content else None
     try:

@@ -26,6 +26,7 @@ _NUMBER = {
     "properties": {
         "value": {"type": ["number", "null"]}, "low": {"type": ["number", "null"]},
         "high": {"type": ["number", "null"]}, "marked": {"type": "boolean"},
+        "mark": {"type": "string"},
     },
 }  # fmt: skip
 
@@ -63,13 +64,26 @@ def _json(reference: str) -> dict[str, Any]:
     return {"application/json": {"schema": {"$ref": f"#/components/schemas/{reference}"}}}
 
 
+_SEEN = "viewers and administrators"
+
+
 def _paths() -> dict[str, Any]:
-    seen = "viewers and administrators"
+    return {**_operations(), **_tasks(), **_tokens()}
+
+
+def _operations() -> dict[str, Any]:
     return {
         "/healthz": {"get": _operation("Whether the process is alive.", "anyone", {"200": "It is."})},
         "/readyz": {"get": _operation("Whether database and folder can be reached.", "anyone", {"200": "They can."})},
-        "/metrics": {"get": _operation("Numbers for Prometheus.", seen, {"200": "The numbers."})},
+        "/metrics": {"get": _operation("Numbers for Prometheus.", _SEEN, {"200": "The numbers."})},
         "/openapi.json": {"get": _operation("This document.", "anyone", {"200": "The document."})},
+        "/audit": {"get": _operation("Who did what.", "administrators", {"200": "The newest 1,000 entries."})},
+        "/events": {"get": _operation("News as they come (server-sent events).", _SEEN, {"200": "A stream."})},
+    }
+
+
+def _tasks() -> dict[str, Any]:
+    return {
         "/tasks": {"get": _operation("All tasks.", "anyone with a token", {"200": "The tasks."})},
         "/tasks/{task}": {
             "get": _operation("One task.", "anyone with a token", {"200": "The task."}, _TASK),
@@ -88,27 +102,32 @@ def _paths() -> dict[str, Any]:
                  "413": "Longer than the task's layout can weigh.", "422": "Refused: the detail says why."},
                 _TASK, _DIGEST, _parameter("period", "query", "2026-01-31, 2026-W05, 2026-01 or once."), body=_FILE,
             ),
-            "get": _operation("The file of a report.", seen, {"200": "The file."}, _TASK, _DIGEST),
+            "get": _operation("The file of a report.", _SEEN, {"200": "The file."}, _TASK, _DIGEST),
         },
         "/tasks/{task}/answer": {
-            "get": _operation("Reach and frequency of any subset.", seen, {"200": "The answer.", "202": "Under way."},
+            "get": _operation("Reach and frequency of any subset.", _SEEN, {"200": "The answer.", "202": "Under way."},
                               _TASK, _SITES, _PERIODS)
         },
         "/tasks/{task}/over-time": {
-            "get": _operation("Every period, and all up to it.", seen, {"200": "Points."}, _TASK, _SITES)
+            "get": _operation("Every period, and all up to it.", _SEEN, {"200": "Points."}, _TASK, _SITES)
         },
         "/tasks/{task}/overlap": {
-            "get": _operation("How many are at both of two sites.", seen, {"200": "A matrix.", "202": "Under way."},
+            "get": _operation("How many are at both of two sites.", _SEEN, {"200": "A matrix.", "202": "Under way."},
                               _TASK, _SITES, _PERIODS)
         },
         "/tasks/{task}/sketch": {
-            "get": _operation("The merged sketch.", seen, {"200": "The file."}, _TASK, _SITES, _PERIODS)
+            "get": _operation("The merged sketch.", _SEEN, {"200": "The file."}, _TASK, _SITES, _PERIODS)
         },
         "/tasks/{task}/sums": {
-            "get": _operation("Sums of two servers that were asked for.", seen, {"200": "Them."}, _TASK),
+            "get": _operation("Sums of two servers that were asked for.", _SEEN, {"200": "Them."}, _TASK),
             "post": _operation("Ask the two servers for a sum: one more release.", "administrators",
                                {"201": "The sum.", "409": "It cannot be."}, _TASK, body=_json("Sum")),
         },
+    }  # fmt: skip
+
+
+def _tokens() -> dict[str, Any]:
+    return {
         "/tokens": {
             "get": _operation("Tokens, without secrets.", "administrators", {"200": "Them."}),
             "post": _operation("Make a token; it is shown once.", "administrators", {"201": "It."},
@@ -118,8 +137,6 @@ def _paths() -> dict[str, Any]:
             "delete": _operation("Revoke a token.", "administrators", {"204": "Done."},
                                  _parameter("token", "path", "Its name: the 16 digits after un_."))
         },
-        "/audit": {"get": _operation("Who did what.", "administrators", {"200": "The newest 1,000 entries."})},
-        "/events": {"get": _operation("News as they come (server-sent events).", seen, {"200": "A stream."})},
     }  # fmt: skip
 
 

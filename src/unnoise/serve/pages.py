@@ -20,6 +20,8 @@ from .access import Visitor, allowed
 from .app import service_of, task_of, visitor_of
 from .guard import COOKIE
 from .problems import Problem
+from .store import Store
+from .sums import sums_of
 from .tasks import Task
 
 __all__ = ["page_routes"]
@@ -59,7 +61,7 @@ async def _tasks_page(request: Request) -> Response:
     store = service_of(request).store
     listed = []
     for task in await to_thread.run_sync(store.tasks):
-        rows = await to_thread.run_sync(store.reports, task.id)
+        rows = await to_thread.run_sync(_sent, store, task)
         last = max((row["received"] for row in rows), default="")
         sites = len({row["site"] for row in rows})
         listed.append({"task": task, "sites": sites, "reports": len(rows), "last": last[:10]})
@@ -71,11 +73,21 @@ async def _view(request: Request) -> Response:
     if visitor is None:
         return RedirectResponse("/login", 303)
     task = await task_of(request)
-    rows = await to_thread.run_sync(service_of(request).store.reports, task.id)
+    rows = await to_thread.run_sync(_sent, service_of(request).store, task)
     return _page(
         "view.html", visitor=visitor, task=task, promise=_promise(task), guarantee=_guarantee(task, rows),
         ledger=_ledger(task, rows),
     )  # fmt: skip
+
+
+def _sent(store: Store, task: Task) -> list[dict[str, Any]]:
+    """The reports of a task that were released: by their sites, or in a sum of the two servers."""
+    if task.way != "two-servers":
+        return list(store.reports(task.id))
+    return [
+        {"site": site, "received": one["asked"], "sum": one["digest"]}
+        for one in sums_of(store, task.id) for site in one["sites"]
+    ]  # fmt: skip
 
 
 def _promise(task: Task) -> str:
@@ -84,22 +96,27 @@ def _promise(task: Task) -> str:
         if task.max_contributions
         else "occurrence"
     )
-    return f"ε = {task.epsilon} per {unit} · {task.layout.cells:,} cells · answered from {task.min_sites} site(s) on"
+    fewest = _number_of(task.min_sites, "site")
+    return f"ε = {task.epsilon} per {unit} · {task.layout.cells:,} cells · answered from {fewest} on"
 
 
 def _guarantee(task: Task, rows: list[dict[str, Any]]) -> str:
     """The promise about everything that was sent, in the words of every sketch."""
-    law = DiscreteLaplace(task.noise.epsilon)
-    return guarantee(law, task.layout, Account(calls=len(rows) if task.max_contributions else 0), max(1, len(rows)))
+    account = Account(calls=len(rows) if task.max_contributions else 0)
+    added = len(rows) if task.way == "two-servers" else 0
+    return guarantee(DiscreteLaplace(task.noise.epsilon), task.layout, account, max(1, len(rows)), added)
+
+
+def _number_of(many: int, what: str) -> str:
+    return f"{many} {what}{'' if many == 1 else 's'}"
 
 
 def _ledger(task: Task, rows: list[dict[str, Any]]) -> str:
     """What has been released so far, and what more answers cost."""
-    sent = f"{len(rows)} report{'' if len(rows) == 1 else 's'}"
+    sent = _number_of(len(rows), "report")
     if task.way == "two-servers":
-        return (
-            f"{sent} held as shares. Every sum that is asked for is one release; a report may enter {task.most_sums}."
-        )
+        asked, most = _number_of(len({row["sum"] for row in rows}), "sum"), _number_of(task.most_sums, "sum")
+        return f"{asked} of {sent} released. Every sum asked for is one more release; a report may be in {most}."
     return f"{sent} released by their sites, each once. Answers for any subset, now and later, cost nothing more."
 
 
@@ -149,11 +166,11 @@ async def _csv(request: Request) -> Response:
     answer = await _asked(request, "answer")
     out = io.StringIO()
     table = csv.writer(out)
-    table.writerow(["question", "count", "value", "low", "high", "too_noisy_to_tell"])
+    table.writerow(["question", "count", "value", "low", "high", "mark"])
     rows = [("reach", "", answer["reach"]), ("total", "", answer["total"])]
     rows += [(name, n["count"], n) for name in ("at_least", "exactly") for n in answer[name]]
     for name, count, n in rows:
-        table.writerow([name, count, n["value"], n["low"], n["high"], n["marked"]])
+        table.writerow([name, count, n["value"], n["low"], n["high"], n["mark"]])
     return _attachment(out.getvalue(), "text/csv; charset=utf-8", f"{request.path_params['task']}.csv")
 
 

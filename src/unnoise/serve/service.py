@@ -195,6 +195,8 @@ class Service:
 
     async def _work(self) -> None:
         """Do the waiting jobs one after another, for ever."""
+        with contextlib.suppress(WorkerError):
+            await self._answering.do("ready")
         while True:
             await self._asked.wait()
             self._asked.clear()

@@ -127,7 +127,7 @@ async def _agree(request: Request) -> Response:
     try:
         wanted = json.loads(await _body(request, 1 << 22))
         reports = [str(one) for one in wanted["reports"]]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise Problem(400, "bad request", 'the body must be {"reports": [ids]}') from None
     return Response(await to_thread.run_sync(server.agree, reports), media_type=MESSAGE)
 

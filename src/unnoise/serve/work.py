@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -130,6 +131,7 @@ def overlap(paths: Sequence[str], task: dict[str, Any], labels: Sequence[str] = 
 
 def merged(paths: Sequence[str], task: Task) -> NoisyCounts:
     """Add reports up, block by block, into noisy counts."""
+    from ..layout import Account
     from ..noise import DiscreteLaplace
     from ..noisy import NoisyCounts
     from ..sketches.format.filecells import sum_of
@@ -140,15 +142,19 @@ def merged(paths: Sequence[str], task: Task) -> NoisyCounts:
         _require_layout(task, stored.layout)
     total = sum_of([stored.cells for stored in reports])
     power = sum((stored.noise.power for stored in reports), Fraction(0))
-    return NoisyCounts(total, DiscreteLaplace(task.noise.epsilon, power), task.layout)
+    account = reduce(Account.plus, (stored.account for stored in reports))
+    return NoisyCounts(total, DiscreteLaplace(task.noise.epsilon, power), task.layout, account.max_count(task.layout))
 
 
 def _number(estimate: Any) -> dict[str, Any]:
-    """An estimate as plain values, with how far it may be trusted."""
+    """An estimate as plain values, with how far it may be trusted: marked where it says nothing, and in words."""
+    from ..answers.estimate import TOO_NOISY
+    from ..answers.questions import mark
+
     values = {"value": estimate.value, "low": estimate.low, "high": estimate.high}
     plain: dict[str, Any] = {name: float(v) if math.isfinite(v) else None for name, v in values.items()}
-    plain["marked"] = bool(estimate.marked)
-    return plain
+    said = mark(estimate)
+    return {**plain, "marked": said == TOO_NOISY, "mark": said}
 
 
 def report(paths: Sequence[str], task: dict[str, Any], labels: Sequence[str] = ()) -> dict[str, Any]:
@@ -176,6 +182,13 @@ def save(paths: Sequence[str], task: dict[str, Any], target: str) -> dict[str, A
     return {"path": target, "bytes": os.stat(target).st_size, "name": Path(target).name}
 
 
+def ready() -> dict[str, Any]:
+    """Import what answering needs, so that the first answer comes as soon as the others."""
+    from ..answers import reconstruct, sites  # noqa: F401
+
+    return {}
+
+
 WORK: dict[str, Callable[..., dict[str, Any]]] = {
-    "answer": answer, "overlap": overlap, "report": report, "save": save, "verify": verify,
+    "answer": answer, "overlap": overlap, "ready": ready, "report": report, "save": save, "verify": verify,
 }  # fmt: skip

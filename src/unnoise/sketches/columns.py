@@ -202,8 +202,8 @@ def _from_pandas(series: Any, name: str) -> Raw:
             raise InputError(f"{_allowed(name)}, got {', '.join(sorted(k.__name__ for k in wrong))}")
     try:
         return replace(_from_arrow(pa.Array.from_pandas(series), name), stated=series.dtype != object)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        raise InputError(f"{_allowed(name)}, got a column of mixed types") from None
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError):
+        raise InputError(f"{_allowed(name)}, got a column of mixed types, or text that is none") from None
 
 
 def validate(data: Any) -> None:
@@ -224,13 +224,18 @@ def _from_arrow(array: Any, name: str) -> Raw:
     import polars as pl
     import pyarrow as pa
 
-    if not isinstance(array, pa.Array | pa.ChunkedArray):
-        array = pa.array(array)
-    validate(array)
-    kind = array.type
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-        array = array.cast(kind)
+    try:
+        if not isinstance(array, pa.Array | pa.ChunkedArray):
+            array = pa.array(array)
+        validate(array)
+        kind = array.type
+        if pa.types.is_dictionary(kind):
+            kind = kind.value_type
+            array = array.cast(kind)
+    except InputError:
+        raise
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InputError(f"{_allowed(name)}, got Arrow data that are neither ({type(error).__name__})") from None
     if pa.types.is_null(kind):
         return Raw(array, None)
     if str(kind).startswith("extension<arrow.uuid"):

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from ..arrays import Int64
 from ..checks import is_integer
 from ..errors import InputError
-from .columns import Raw, from_any, is_column
+from .columns import Raw, from_any, is_column, validate
 
-__all__ = ["BATCH", "Rows", "clean_rows", "read_items", "with_occurrences"]
+__all__ = ["BATCH", "Rows", "clean_rows", "person_is_item", "read_items", "with_occurrences"]
 
 BATCH = 1 << 16
 """Items taken from an iterator at a time."""
@@ -67,6 +67,15 @@ def read_items(items: Any, counts: Any = None, person: Any = None, group: Any = 
     if isinstance(items, Iterable):
         return _from_iterator(items, beside)
     raise InputError(f"items must be a collection of integers, strings or tuples, got {type(items).__name__}")
+
+
+def person_is_item(items: Any, person: Any) -> bool:
+    """Whether the person is the item: the same column, or the only one of a table; told by their form alone."""
+    if person is None or (isinstance(items, Mapping) and all(is_integer(value) for value in items.values())):
+        return False
+    if isinstance(person, str):
+        return list(_table_of(items) or ()) == [person]
+    return person is items and is_column(items)
 
 
 def with_occurrences(items: Any, counts: Any) -> tuple[Any, Any]:
@@ -136,17 +145,25 @@ def _duckdb_reader(items: Any) -> Any:
 
 
 def _from_arrow_stream(items: Any, beside: dict[str, Any]) -> Iterator[Rows]:
-    """Read anything with the Arrow C stream, or a DuckDB result, record batch by record batch."""
+    """Read anything with the Arrow C stream, or a DuckDB result, record batch by record batch.
+
+    pyarrow's own readers are used as they are: the C stream passes no lengths of buffers on, and without these nothing
+    can be validated.
+    """
     import pyarrow as pa
 
     fetch = _duckdb_reader(items)
     if fetch is not None:
         reader = fetch()
+    elif isinstance(items, pa.RecordBatchReader):
+        reader = items
     else:
         try:
             reader = pa.RecordBatchReader.from_stream(items)
         except pa.ArrowInvalid:  # one column, not a table
             return iter([clean_rows({"items": pa.chunked_array(items)}, **beside)])
+        except (TypeError, ValueError):
+            raise InputError(f"items must give an Arrow stream, got {type(items).__name__}, which does not") from None
     for role, wanted in beside.items():
         if not isinstance(wanted, str):
             raise InputError(f"{role} must name a column when items are a stream, got {type(wanted).__name__}")
@@ -165,6 +182,8 @@ def _from_iterator(items: Iterable[Any], beside: dict[str, Any]) -> Iterator[Row
     for role, extra in beside.items():
         if isinstance(extra, str) or not isinstance(extra, Iterable):
             raise InputError(f"{role} must be as long as items, got {type(extra).__name__}")
+        if type(extra).__module__.startswith("pyarrow") and hasattr(extra, "validate"):
+            validate(extra)
         others[role] = iter(extra)
     while True:
         chunk = list(islice(main, BATCH))

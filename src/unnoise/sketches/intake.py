@@ -7,8 +7,8 @@ batches. They are checked, and held back until the last has come; then they are 
 
 **Signals** are noticed by the main thread only, so there the commit runs in another one. When the main thread is
 interrupted while it waits, the commit stops between two blocks, and what it has added is taken back. So a call that
-does not return has counted nothing. (Only a signal in its very last steps, when nothing is left to do but to return,
-looks like one to its caller's next step.)
+does not return has counted nothing. A signal in its very last steps, when nothing is left to do but to return, finds
+everything counted: what it raises carries a note that says so (``COUNTED``).
 
 **Long streams.** What is longer than ``STAGE`` rows and comes in several batches is not held back (that would double
 the memory): from there on batches are counted as they come, and if the stream ends early the sketches stay broken.
@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._sampler import open_stream
-from ..arrays import Int64
+from ..checks import check_integer
 from ..errors import InputError
 from ..guard import changing
 from ..text import inert
@@ -36,19 +36,19 @@ from .counting import Hashed, Located, Piece, count_ahead
 from .domain import OUTSIDE, SKIPPED
 from .hashing import as_series
 from .inputs import Rows
-from .persons import PersonCodes, limit_contributions
+from .persons import MOST, PersonCodes, bounded, limit_contributions
 from .threads import apart
 
 if TYPE_CHECKING:
     from .sketch import Sketch
 
-__all__ = ["LARGEST_COUNT", "STAGE", "take_in"]
+__all__ = ["COUNTED", "STAGE", "take_in"]
 
 STAGE = 1 << 18
 """Rows of a stream that are held back; also how many are divided among groups at a time."""
 
-LARGEST_COUNT = 1 << 53
-"""A count beyond counts as this: to refuse it would tell that it is there."""
+COUNTED = "the call had counted everything by then: do not make it again"
+"""Said by what is raised after the commit."""
 
 Int16 = NDArray[np.int16]
 Parts = list[tuple[int, Piece]]
@@ -60,6 +60,7 @@ def take_in(
     batches: Iterable[Rows],
     *,
     persons: bool = False,
+    as_items: bool = False,
     groups: Sequence[str] | None = None,
     drop: bool = False,
 ) -> None:
@@ -70,27 +71,37 @@ def take_in(
     sketches : one, or those of ``groups``, all of the same make
     batches : clean rows, with a group each where there are groups
     persons : every batch says who is behind its rows, and what one person adds is limited over all of them
+    as_items : the person is the item; said by the form of the call, never by its rows
     groups : the declared groups, in the order of the sketches
     drop : leave rows of other groups out instead of refusing them
     """
-    _Intake(sketches, persons, groups, drop).run(iter(batches))
+    intake = _Intake(sketches, persons, as_items, groups, drop)
+    try:
+        intake.run(iter(batches))
+    except BaseException as error:
+        if intake.counted:
+            error.add_note(COUNTED)
+        raise
 
 
 class _Intake:
     """One ingestion call."""
 
     def __init__(
-        self, sketches: Sequence[Sketch], persons: bool, groups: Sequence[str] | None, drop: bool
+        self, sketches: Sequence[Sketch], persons: bool, as_items: bool, groups: Sequence[str] | None, drop: bool
     ) -> None:
         self.sketches, self.first, self.groups, self.drop = sketches, sketches[0], groups, drop
         self.layout, self.types, self.stated = self.first.layout, self.first._types, False
-        self.codes = PersonCodes() if persons else None
+        self.codes, self.as_items = PersonCodes() if persons else None, as_items
         self.direct = self.layout.kind == "hashed" and not persons and groups is None
         self.label: str | None = None
+        self.counted = False
         with self.open():
             pass
         if persons and self.layout.max_contributions is None:
             raise InputError("person needs max_contributions to be set when the sketch is made")
+        if persons:
+            check_integer("max_contributions", self.layout.max_contributions, 1, MOST)
 
     def run(self, batches: Iterator[Rows]) -> None:
         """Hold back all batches and count them; or begin to count where that is too much."""
@@ -118,7 +129,7 @@ class _Intake:
                 if self.types is not None and rows.types != self.types:
                     raise InputError(f"items must be of types {', '.join(self.types)}, got {', '.join(rows.types)}")
                 self.types, self.stated = rows.types, self.stated or rows.stated
-            yield rows if rows.counts is None else replace(rows, counts=_bounded(rows.counts))
+            yield rows if rows.counts is None else replace(rows, counts=bounded(rows.counts))
 
     def commit(self, parts: Parts) -> None:
         """Add everything, or nothing."""
@@ -144,6 +155,7 @@ class _Intake:
         with self.open():
             try:
                 apart(add, stop)
+                self.counted = True
             except BaseException:
                 apart(take_back, stop)
                 raise
@@ -161,6 +173,7 @@ class _Intake:
                         piece.add(self.sketches[number]._cells, threading.Event())
                         piece.wipe()
             self.record()
+        self.counted = True
 
     @contextmanager
     def open(self) -> Iterator[None]:
@@ -182,7 +195,7 @@ class _Intake:
             if self.stated:
                 layout = replace(layout, item_types=self.types)
             if layout.max_contributions is not None:
-                account = account.after_call(enforced=self.codes is not None)
+                account = account.after_call(enforced=self.codes is not None, as_items=self.as_items)
             sketch._record(self.types, layout, account, label or self.label)
 
     # ── from rows to cells ────────────────────────────────────────────────────────────────────────────────────
@@ -259,13 +272,6 @@ class _Intake:
             if cells is not joined.cells:
                 joined.wipe()
         return kept
-
-
-def _bounded(counts: Int64) -> Int64:
-    """Return the counts, those beyond the largest made equal to it."""
-    if counts.size and (counts.max() > LARGEST_COUNT or counts.min() < -LARGEST_COUNT):
-        return np.clip(counts, -LARGEST_COUNT, LARGEST_COUNT)
-    return counts
 
 
 def _wipe(parts: Parts) -> None:

@@ -31,10 +31,19 @@ from .._sampler import Keystream, _system_stream
 from ..arrays import Floats, Int64
 from .hashing import Column, UInt64, as_series
 
-__all__ = ["PersonCodes", "limit_contributions"]
+__all__ = ["LARGEST_COUNT", "MOST", "PersonCodes", "bounded", "limit_contributions"]
 
 CHUNK = 1 << 16
 """Rows encoded at a time."""
+
+MOST = 1 << 20
+"""Most occurrences that a person may keep: the choice takes memory for each, however few rows they come from.
+
+The limit is on what is declared and not on what is there, so that no memory runs out because of one row.
+"""
+
+LARGEST_COUNT = 1 << 53
+"""A count beyond counts as this: to refuse it would tell that it is there."""
 
 WIDTH = 16
 
@@ -105,6 +114,13 @@ def _bytes_of(texts: Any) -> tuple[NDArray[np.uint8], Int64]:
     return np.concatenate([used[first:last], np.zeros(WIDTH, dtype=np.uint8)]), starts - first
 
 
+def bounded(counts: Int64) -> Int64:
+    """Return the counts, those beyond the largest made equal to it."""
+    if counts.size and (counts.max() > LARGEST_COUNT or counts.min() < -LARGEST_COUNT):
+        return np.clip(counts, -LARGEST_COUNT, LARGEST_COUNT)
+    return counts
+
+
 def limit_contributions(
     cells: Int64, counts: Int64 | None, persons: UInt64, most: int, stream: Keystream
 ) -> tuple[Int64, Int64 | None]:
@@ -114,6 +130,7 @@ def limit_contributions(
     """
     if cells.size == 0:
         return cells, counts
+    counts = None if counts is None else bounded(counts)
     order, starts = _by_person(persons)
     del persons  # the longest of all; whoever passed it may have let it go
     sizes = np.diff(np.append(starts, cells.size))

@@ -25,9 +25,9 @@ from .._sampler import _system_stream as system_stream
 from .._sampler import open_stream
 from ..arrays import Int64
 from ..checks import check_integer, check_unknown
-from ..errors import IncompatibleError, InputError, PrivacyError, SealedError
+from ..errors import IncompatibleError, InputError, PrivacyError, SealedError, UnnoiseError
 from ..guard import Guarded, changing, new_identity, quiet, this_process
-from ..labels import Labels
+from ..labels import Labels, about
 from ..layout import Account, Layout, guarantee, hashed_layout
 from ..noise import DiscreteLaplace, Exact, exact_positive, tidy
 from ..noisy import NoisyCounts
@@ -37,7 +37,7 @@ from .format.parameters import Stored, fresh_labels
 from .format.read import read_sketch
 from .format.write import require_storable, require_writable, write_sketch
 from .held import Held
-from .inputs import Rows, read_items
+from .inputs import Rows, person_is_item, read_items
 from .intake import take_in
 
 __all__ = ["Sketch", "noise_shares"]
@@ -96,6 +96,7 @@ begin_epoch() first, which draws fresh noise
         self._domain, self._unknown = domain, check_unknown(unknown)
         self._finder: Finder | None = finder_for(self._layout, domain) if fresh else None
         self._types = self._layout.item_types
+        self._file = ""
 
     # ── making ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -234,7 +235,9 @@ begin_epoch() first, which draws fresh noise
             stored.layout.domain, stored.layout.fingerprint,
         ):  # fmt: skip
             raise IncompatibleError("domain fingerprint", stored.layout.fingerprint, declared.fingerprint)
-        return cls(_MAKE, stored, domain=declared, unknown=unknown)
+        loaded = cls(_MAKE, stored, domain=declared, unknown=unknown)
+        loaded._file = os.fspath(path)
+        return loaded
 
     @classmethod
     def from_public(cls, stored: Stored, *, label: str | None = None) -> Sketch:
@@ -316,11 +319,16 @@ begin_epoch() first, which draws fresh noise
         stream of more than 262,144 items is counted as it comes, and if it ends early the sketch is broken and
         refuses everything from then on. A count beyond ±2^53 counts as ±2^53.
         """
-        self.take_in(read_items(items, counts, person), persons=person is not None)
+        batches = read_items(items, counts, person)
+        self.take_in(batches, persons=person is not None, as_items=person_is_item(items, person))
 
-    def take_in(self, batches: Iterable[Rows], *, persons: bool = False) -> None:
-        """Count batches of clean rows in one ingestion call; ``persons``: all of them say who is behind each row."""
-        take_in([self], batches, persons=persons)
+    def take_in(self, batches: Iterable[Rows], *, persons: bool = False, as_items: bool = False) -> None:
+        """Count batches of clean rows in one ingestion call.
+
+        persons : all of them say who is behind each row
+        as_items : and that is the item itself, so that a limit per person is one of the item's count
+        """
+        take_in([self], batches, persons=persons, as_items=as_items)
 
     def _recorded(self) -> tuple[tuple[str, ...] | None, Layout, Account, str | None]:
         """Return what an ingestion call may change besides the cells."""
@@ -375,7 +383,8 @@ begin_epoch() first, which draws fresh noise
         """Release; ``for_tests`` whatever the label of the noise (for :mod:`unnoise.testing`)."""
         with self._lock:
             self._seal("release", for_tests=for_tests)
-            return NoisyCounts(self._held.released(), self._noise, self._layout)
+            most = self._account.max_count(self._layout)
+            return NoisyCounts(self._held.released(), self._noise, self._layout, most)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the noisy cells and public parameters into a file, atomically, and seal the sketch."""
@@ -464,24 +473,27 @@ begin_epoch() first, which draws fresh noise
         return self if other == 0 else NotImplemented
 
     def require_mergeable(self, other: Sketch) -> None:
-        """Refuse unless both may become one, naming the field and both values."""
+        """Refuse unless both may become one, naming the field, both values and, as far as known, both sketches."""
         if not isinstance(other, Sketch):
             raise InputError(f"merge needs another sketch, got {type(other).__name__}")
-        self._require_usable("merge")
-        other._require_usable("merge")
-        common = self._identities & other._identities
-        if common:
-            raise PrivacyError(
-                f"noise identities must be disjoint to merge, both sketches contain {min(common).hex()}: one is the "
-                f"other, a copy of it, or contains it"
-            )
-        either = None in (self._types, other._types)
-        mine, its = (replace(s._layout, item_types=None if either else s._types) for s in (self, other))
-        mine.require_equal(its)
-        self._labels.merged(other._labels)
-        if self._noise.epsilon != other._noise.epsilon:
-            c = mine.max_contributions or 1
-            raise IncompatibleError("epsilon", tidy(c * self._noise.epsilon), tidy(c * other._noise.epsilon))
+        try:
+            self._require_usable("merge")
+            other._require_usable("merge")
+            common = self._identities & other._identities
+            if common:
+                raise PrivacyError(
+                    f"noise identities must be disjoint to merge, both sketches contain {min(common).hex()}: one is "
+                    f"the other, a copy of it, or contains it"
+                )
+            either = None in (self._types, other._types)
+            mine, its = (replace(s._layout, item_types=None if either else s._types) for s in (self, other))
+            mine.require_equal(its)
+            self._labels.merged(other._labels)
+            if self._noise.epsilon != other._noise.epsilon:
+                c = mine.max_contributions or 1
+                raise IncompatibleError("epsilon", tidy(c * self._noise.epsilon), tidy(c * other._noise.epsilon))
+        except UnnoiseError as error:
+            raise about(error, (self._file, self._labels), (other._file, other._labels)) from None
 
     def _successor(self) -> Sketch:
         """Return an equal sketch, to replace this one; a sealed one stays as it is."""

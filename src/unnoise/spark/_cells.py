@@ -72,8 +72,6 @@ def key_column(column: Column, data_type: Any) -> Column:
     simple = data_type.simpleString()
     if simple in INTEGERS:
         column = column.cast("bigint")
-    elif "collate" in simple:
-        column = column.cast("binary")  # Spark hashes what a collation compares: under UTF8_LCASE 'A' like 'a'
     return F.xxhash64(seed_literal(0), column)
 
 

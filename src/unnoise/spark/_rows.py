@@ -72,7 +72,7 @@ def read_rows(
     if by is not None:
         chosen["group"] = by
     named = [(F.col(c) if isinstance(c, str) else c).alias(name) for name, c in chosen.items()]
-    frame = df.select(*named)
+    frame = _by_value(df.select(*named))
     fields = {field.name: field.dataType for field in frame.schema.fields}
     types = tuple(fields[f"item_{i}"] for i in range(len(given)))
     item_types = tuple(_cells.item_type(str(c), t) for c, t in zip(given, types))
@@ -82,6 +82,14 @@ def read_rows(
     for name in chosen:
         frame = frame.where(F.col(name).isNotNull())
     return Columns(frame, types, item_types, person is not None, by is not None)
+
+
+def _by_value(frame: DataFrame) -> DataFrame:
+    """Return the columns without collations: under UTF8_LCASE two persons, 'A' and 'a', would be taken for one."""
+    from pyspark.sql import functions as F
+
+    collated = [field.name for field in frame.schema.fields if "collate" in field.dataType.simpleString()]
+    return frame.withColumns({name: F.collate(F.col(name), "UTF8_BINARY") for name in collated}) if collated else frame
 
 
 def _check_groups(groups: Sequence[Any], kind: str) -> None:

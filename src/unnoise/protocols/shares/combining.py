@@ -61,7 +61,7 @@ def combine(task: Task, first: bytes, second: bytes) -> Sketch:
     for name in ("reports", "sites", "epoch", "account"):
         if heads[0].get(name) != heads[1].get(name):
             raise IncompatibleError(name, heads[0].get(name), heads[1].get(name))
-    if {head.get("side") for head in heads} != {"seed", "difference"}:
+    if sorted(str(head.get("side")) for head in heads) != ["difference", "seed"]:
         raise IncompatibleError("sides", heads[0].get("side"), heads[1].get("side"), "they must be the two sides")
     identities = frozenset(bytes.fromhex(read_text(head, "identity", ID)) for head in heads)
     if len(identities) != 2:

@@ -14,7 +14,7 @@ import json
 import re
 import struct
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from ...errors import FormatError
 from ...layout import Account
@@ -29,6 +29,7 @@ KINDS: dict[Kind, int] = {"task": 1, "share": 2, "offer": 3, "agreement": 4, "an
 LONGEST_HEAD = 1 << 24
 """Bytes of a head: the ids of some 100,000 reports."""
 
+ACCOUNT = {"calls", "promised", "as_items"}
 ID = re.compile(r"[0-9a-f]{32}")
 _START = struct.Struct("<4sBBI")
 
@@ -72,12 +73,16 @@ def unpack(message: bytes, kind: Kind) -> tuple[dict[str, Any], memoryview]:
 
 def _read_head(text: bytes) -> dict[str, Any]:
     try:
-        head = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        head = json.loads(text, parse_constant=_no_number)
+        if isinstance(head, dict) and canonical(head) == text:
+            return head
+    except (ValueError, RecursionError) as error:  # lone surrogates come in as escapes and cannot go out again
         raise FormatError(f"head must be JSON: {error}") from None
-    if not isinstance(head, dict) or canonical(head) != text:
-        raise FormatError("head must be a JSON object with sorted keys and no spaces")
-    return head
+    raise FormatError("head must be a JSON object with sorted keys and no spaces")
+
+
+def _no_number(name: str) -> NoReturn:
+    raise FormatError(f"head must be JSON, got {name}")
 
 
 def read_text(head: Mapping[str, Any], name: str, form: re.Pattern[str] | None = None) -> str:
@@ -101,8 +106,8 @@ def read_ids(head: Mapping[str, Any], name: str) -> tuple[str, ...]:
 def read_account(head: Mapping[str, Any]) -> Account:
     """Return what persons have spent."""
     spent = head.get("account")
-    if not isinstance(spent, dict) or set(spent) != {"calls", "promised"}:
-        raise FormatError("account must hold calls and promised")
+    if not isinstance(spent, dict) or not {"calls", "promised"} <= set(spent) <= ACCOUNT:
+        raise FormatError("account must hold calls and promised, and as_items or nothing else")
     try:
         return Account(**spent)
     except ValueError as error:

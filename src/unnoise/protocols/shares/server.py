@@ -30,7 +30,7 @@ from ...guard import Guarded, new_identity, wipe
 from ...layout import Account
 from .messages import ID, canonical, digest_of, pack, read_account, read_ids, read_text, unpack
 from .site import mask
-from .store import Store
+from .store import Disk
 from .task import Task
 
 __all__ = ["SIDES", "Report", "Server", "Side", "sum_id"]
@@ -56,7 +56,7 @@ class Report:
     @property
     def digest(self) -> str:
         """SHA-256 of what both servers must have been told alike."""
-        spent = {"calls": self.account.calls, "promised": self.account.promised}
+        spent = self.account.to_dict()
         return digest_of(canonical({"report": self.id, "site": self.site, "account": spent}))
 
 
@@ -65,7 +65,7 @@ class Server(Guarded):
 
     noun = "server"
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Disk) -> None:
         super().__init__()
         self._store = store
         head = store.read("server")
@@ -83,7 +83,7 @@ class Server(Guarded):
         """Make a server for a task; in a directory that has one, it must be the same."""
         if side not in SIDES:
             raise InputError(f"side must be 'seed' or 'difference', got {side!r}")
-        store, head = Store(directory), bytes([SIDES.index(side)]) + task.to_bytes()
+        store, head = Disk(directory), bytes([SIDES.index(side)]) + task.to_bytes()
         try:
             if not store.has("server"):
                 store.write("server", head)
@@ -99,7 +99,7 @@ class Server(Guarded):
         """Return the server in a directory, as it was when it was last heard of."""
         if not os.path.isfile(os.path.join(directory, "server")):
             raise InputError(f"directory must hold a server, got {os.fspath(directory)}")
-        return cls(Store(directory))
+        return cls(Disk(directory))
 
     def __enter__(self) -> Server:
         return self
@@ -159,7 +159,7 @@ class Server(Guarded):
         self._settle()
 
     def _head_of(self, report: Report) -> bytes:
-        spent = {"calls": report.account.calls, "promised": report.account.promised}
+        spent = report.account.to_dict()
         values = {"report": report.id, "site": report.site, "account": spent, "replaced": list(report.replaced)}
         return pack("share", values)
 
@@ -196,6 +196,8 @@ class Server(Guarded):
     def agree(self, reports: Iterable[str]) -> bytes:
         """Return the word that this server will add exactly these reports; spends nothing."""
         ids = tuple(sorted(set(reports)))
+        if not all(ID.fullmatch(name) for name in ids):
+            raise InputError("a report must be named by 32 hexadecimal digits")
         if sum_id(self.task, ids) not in self._sums:
             self._require_allowed(ids)
         digests = {name: self._reports[name].digest for name in ids}
@@ -260,7 +262,7 @@ class Server(Guarded):
         head = {
             "task": self.task.id, "side": self.side, "reports": list(ids), "epoch": self.task.epoch,
             "sites": sorted(self._reports[name].site for name in ids),
-            "account": {"calls": account.calls, "promised": account.promised},
+            "account": account.to_dict(),
             "identity": new_identity().hex(),
         }  # fmt: skip
         return pack("answer", head, total.astype("<u8").tobytes())

@@ -81,13 +81,13 @@ class Site(Guarded):
                 raise SealedError("update needs a site that has not split its cells yet, this one has")
             self._sketch.update(items, counts, person=person)
 
-    def take_in(self, batches: Iterable[Rows], *, persons: bool = False) -> None:
+    def take_in(self, batches: Iterable[Rows], *, persons: bool = False, as_items: bool = False) -> None:
         """Count batches of clean rows in one ingestion call, as :meth:`Sketch.take_in` does."""
         self._require_here("take_in")
         with self._lock:
             if self._sketch is None:
                 raise SealedError("take_in needs a site that has not split its cells yet, this one has")
-            self._sketch.take_in(batches, persons=persons)
+            self._sketch.take_in(batches, persons=persons, as_items=as_items)
 
     def split(self) -> Shares:
         """Return the two shares; from then on nothing more is counted, and every call returns the same bytes."""
@@ -106,7 +106,7 @@ class Site(Guarded):
         sketch._held.wipe()
         head = {
             "task": self.task.id, "report": report, "site": self.name,
-            "account": {"calls": account.calls, "promised": account.promised},
+            "account": account.to_dict(),
         }  # fmt: skip
         payload = difference.astype("<u8").tobytes()
         first, second = {**head, "side": "seed"}, {**head, "side": "difference"}

@@ -21,12 +21,12 @@ from pathlib import Path
 
 from ...errors import InputError
 
-__all__ = ["Store"]
+__all__ = ["Disk"]
 
 PARTS = ("reports", "sums")
 
 
-class Store:
+class Disk:
     """Files of one server; one process at a time."""
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:

@@ -106,7 +106,8 @@ class Task:
             raise FormatError("layout must hold exactly the public parameters of a sketch")
         try:
             types, rate = layout["item_types"], layout["rate"]
-            public = {**layout, "item_types": tuple(types), "rate": None if rate is None else Fraction(rate)}
+            share = None if rate is None else exact_positive("rate", rate)
+            public = {**layout, "item_types": tuple(types), "rate": share}
             epsilon = exact_positive("epsilon", read_text(head, "epsilon"))
             return cls(Layout(**public), epsilon, read_text(head, "epoch"), head["sums"], head["least_sites"])
         except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:

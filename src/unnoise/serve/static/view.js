@@ -26,11 +26,17 @@ function rounded(number, spread) {
   return (Math.round(number / step) * step).toLocaleString("en");
 }
 const words = (n) => (n.marked ? "too noisy to tell" : rounded(n.value, n.high - n.low));
+const remark = (n) => (n.mark && !n.marked ? [element("small", { class: "remark" }, n.mark)] : []);
 const range = (n) => (n.high === null ? "unknown" : `${rounded(n.low, n.high - n.low)} – ${rounded(n.high, n.high - n.low)}`);
 
 async function get(path, parameters) {
   const query = new URLSearchParams(parameters).toString();
-  const answer = await fetch(`/tasks/${task}/${path}${query ? `?${query}` : ""}`);
+  const address = `/tasks/${task}/${path}${query ? `?${query}` : ""}`;
+  let answer = await fetch(address);
+  while (answer.status === 202) {  // still at work: ask again
+    await new Promise((done) => setTimeout(done, 1000));
+    answer = await fetch(address);
+  }
   const body = await answer.json();
   if (!answer.ok) throw new Error(body.detail);
   return body;
@@ -61,7 +67,7 @@ function showReach(answer) {
   const { reach } = answer;
   $("#headline").textContent = reach.marked ? "Too noisy to tell" : `${words(reach)} ${noun}s`;
   $("#headline").classList.toggle("marked", reach.marked);
-  $("#headline-range").textContent = `95 %: ${range(reach)} · ${answer.sites.length} site${answer.sites.length > 1 ? "s" : ""}, ${answer.reports} report${answer.reports > 1 ? "s" : ""}, noise of power ${answer.power}`;
+  $("#headline-range").textContent = `95 %: ${range(reach)} · ${answer.sites.length} site${answer.sites.length > 1 ? "s" : ""}, ${answer.reports} ${root.dataset.way === "sealed" ? "report" : "sum"}${answer.reports > 1 ? "s" : ""}, noise of power ${answer.power}${reach.mark && !reach.marked ? ` · ${reach.mark}` : ""}`;
   const said = answer.warnings ?? [];
   $("#mark").hidden = said.length === 0;
   $("#mark").textContent = said.join(" ");
@@ -73,12 +79,13 @@ function showFrequency(answer) {
     const picture = shape("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" });
     const x = (value) => Math.max(0, Math.min(100, (100 * (value ?? 0)) / most));
     picture.append(shape("rect", { class: "bar", x: 0, y: 1, height: 8, width: x(n.value) }), shape("line", { class: "whisker", x1: x(n.low), x2: x(n.high ?? most), y1: 5, y2: 5 }));
-    return element("tr", {}, element("th", { scope: "row" }, AT_LEAST(n.count)), element("td", { class: `number${n.marked ? " noisy" : ""}` }, words(n)), element("td", {}, range(n)), element("td", { class: "picture" }, picture));
+    return element("tr", {}, element("th", { scope: "row" }, AT_LEAST(n.count)), element("td", { class: `number${n.marked ? " noisy" : ""}` }, words(n)), element("td", {}, range(n), ...remark(n)), element("td", { class: "picture" }, picture));
   });
   $("#frequency tbody").replaceChildren(...rows);
 }
 
-function showTime(points) {
+let points = [];
+function showTime() {
   const width = Math.max(300, $("#time").clientWidth || 720), height = 240, left = 64, bottom = 28, right = 14, top = 10;
   const all = points.flatMap((p) => [p.alone, p.so_far]).filter(Boolean).map((a) => a.reach);
   if (!all.length) { $("#time").replaceChildren(); $("#time-words").textContent = "Nothing to show yet."; return; }
@@ -124,10 +131,12 @@ async function refreshAnswers() {
   const sites = chosen();
   for (const link of document.querySelectorAll("[data-export]")) link.href = `/tasks/${task}/${link.dataset.export}?${new URLSearchParams(sites)}`;
   await show((a) => { showReach(a); showFrequency(a); }, () => get("answer", sites), $("#headline"));
-  if (root.dataset.every !== "once") await show((a) => showTime(a.points), () => get("over-time", sites), $("#time-words"));
+  if (root.dataset.every !== "once") await show((a) => { points = a.points; showTime(); }, () => get("over-time", sites), $("#time-words"));
   const several = (sites.length || document.querySelectorAll("#sites input").length) > 1;
   $("#overlap-title").parentElement.hidden = root.dataset.way !== "sealed" || !several;
-  if (root.dataset.way === "sealed" && several) await show(showOverlap, () => get("overlap", sites), null);
+  if (root.dataset.way !== "sealed" || !several) return;
+  $("#overlap-words").textContent = "Under way …";
+  await show((a) => { showOverlap(a); $("#overlap-words").textContent = ""; }, () => get("overlap", sites), $("#overlap-words"));
 }
 
 // With two servers: which sums there are, and asking for another, which costs.
@@ -180,5 +189,6 @@ $("#everyone").addEventListener("click", () => {
   document.querySelectorAll("#sites input").forEach((box) => { box.checked = false; });
   refreshAnswers();
 });
+window.addEventListener("resize", () => { if (points.length) showTime(); });
 new EventSource("/events").onmessage = refresh;
 refresh();

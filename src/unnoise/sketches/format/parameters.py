@@ -53,7 +53,7 @@ def parameters_of(stored: Stored) -> bytes:
     layout, account = stored.layout, stored.account
     values = {
         **stored.labels.to_dict(),
-        "account": {"calls": account.calls, "promised": account.promised},
+        "account": account.to_dict(),
         "cells": layout.cells,
         "domain": layout.domain,
         "epsilon": str(stored.noise.epsilon),
@@ -107,7 +107,10 @@ def parse_parameters(parameters: bytes, version: int) -> dict[str, Any]:
     return {
         "layout": layout,
         "noise": noise,
-        "account": Account(calls=_field(spent, "calls", int), promised=_field(spent, "promised", int)),
+        "account": Account(
+            calls=_field(spent, "calls", int), promised=_field(spent, "promised", int),
+            as_items=_field(spent, "as_items", int, 0),
+        ),
         "identities": frozenset(bytes.fromhex(identity) for identity in identities),
         "labels": _labels(values, layout) if version > 1 else Labels(unit=_unit(layout)),
     }
@@ -193,7 +196,22 @@ def _require_whole(layout: Layout) -> None:
         raise FormatError(f"a known sketch must have one cell per item, got {layout.domain} and {layout.cells}")
     if layout.kind == "sampled" and (layout.domain is None or layout.rate is None or layout.hash_seed is None):
         raise FormatError("a sampled sketch must state domain, rate and hash_seed")
+    if layout.kind == "sampled":
+        _require_sample(layout)
     if layout.fingerprint is not None and not _FINGERPRINT.fullmatch(layout.fingerprint):
         raise FormatError("its fingerprint must be 64 hexadecimal digits")
     if layout.kind != "hashed" and layout.fingerprint is None and layout.item_types not in (None, ("int",)):
         raise FormatError(f"a domain 0…d−1 must have items of type int, got {layout.item_types}")
+
+
+def _require_sample(layout: Layout) -> None:
+    """Refuse a number of cells that no sample has: going on draws it anew, and must need no more memory than the file.
+
+    The number of items whose hash is below the rate is binomial: eleven standard deviations off once in 10^27 files.
+    """
+    assert layout.domain is not None
+    assert layout.rate is not None
+    expected = layout.rate * layout.domain
+    off = abs(layout.cells - expected) - 11
+    if off > 0 and off * off > 121 * expected:
+        raise FormatError(f"a sampled sketch must have about rate·domain = {float(expected):.6g} cells")

@@ -1,0 +1,40 @@
+"""Refuse a state in which the code has changed since CHANGELOG.md last moved.
+
+Compares the tree (uncommitted changes included) with the last commit that touched CHANGELOG.md: src/unnoise must be as
+it was then, unless CHANGELOG.md itself is changed. Outside a git checkout, or in a clone without history, nothing is
+said.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE, CODE = "CHANGELOG.md", "src/unnoise"
+
+
+def git(*words: str, root: Path = ROOT) -> str | None:
+    """What git prints, or None where it fails."""
+    done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True)
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def unmentioned(root: Path = ROOT) -> list[str]:
+    """Files of the code that changed since the changelog did."""
+    if git("rev-parse", "--is-shallow-repository", root=root) != "false" or git("diff", "HEAD", "--", PAGE, root=root):
+        return []
+    last = git("log", "-1", "--format=%H", "--", PAGE, root=root)
+    return (git("diff", "--name-only", last, "--", CODE, root=root) or "").split() if last else []
+
+
+def main() -> None:
+    changed = unmentioned()
+    if changed:
+        names = ", ".join(changed[:5]) + (f" and {len(changed) - 5} more" if len(changed) > 5 else "")
+        sys.exit(f"CHANGELOG.md must move with every change of the code: since it did, {names} changed; add a line")
+
+
+if __name__ == "__main__":
+    main()
