@@ -34,7 +34,7 @@ from ..noise import DiscreteLaplace
 from .body import Body
 from .channel import Bands, Grid, full, solve_dense
 
-__all__ = ["BandedChannel", "Few", "Seen"]
+__all__ = ["BandedChannel", "Few", "SeenLaw"]
 
 Int32 = NDArray[np.int32]
 
@@ -50,7 +50,7 @@ it finds nothing to exchange. That halves the time, as exchanges fill as many di
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class SeenLaw:
     """A profile seen through a banded channel: its masses f, the law m = K f, the log likelihood of the cells."""
 
     mass: Floats
@@ -96,12 +96,12 @@ class BandedChannel:
             right[:-2] * left[2:],
         )
 
-    def at(self, mass: Floats) -> Seen:
+    def at(self, mass: Floats) -> SeenLaw:
         """See masses; the total is Poisson, so they need not add up to 1: value = d·(Σ y·log m − Σ f)."""
         m = self.forward(mass)
-        return Seen(mass, m, self.exposure * float(self.y @ np.log(m) - mass.sum()))
+        return SeenLaw(mass, m, self.exposure * float(self.y @ np.log(m) - mass.sum()))
 
-    def pull(self, state: Seen) -> Floats:
+    def pull(self, state: SeenLaw) -> Floats:
         """Kᵀ(y/m): one step of EM multiplies by it."""
         return self.backward(self.y / state.law)
 
@@ -114,12 +114,12 @@ class BandedChannel:
         """Kᵀ x."""
         return np.asarray(self.ends * dpttrs(self.diagonal, self.beside, x)[0])
 
-    def classes(self, state: Seen, member: Floats) -> Floats:
+    def classes(self, state: SeenLaw, member: Floats) -> Floats:
         """Information about factors on classes of counts: d·(K·F·P)ᵀ·M⁻¹·(K·F·P)."""
         seen = self.forward(state.mass[:, None] * member)
         return np.asarray(self.exposure * seen.T @ (seen / state.law[:, None]))
 
-    def strain(self, state: Seen, counts: Int64) -> Floats:
+    def strain(self, state: SeenLaw, counts: Int64) -> Floats:
         """Σ y·(k/m − 1) over the cells in its own standard errors, and one cell more."""
         wanted = self.exposure * (self.pull(state) - 1)
         at = np.searchsorted(self.counts, counts)
@@ -128,11 +128,11 @@ class BandedChannel:
         squares = self.exposure * (self.y @ ratio**2)
         return np.asarray(wanted[at] / np.sqrt(1 + squares))
 
-    def unexplained(self, state: Seen) -> float:
+    def unexplained(self, state: SeenLaw) -> float:
         """Share of the cells that no noise explains: none, since noise of one reaches everywhere."""
         return 0.0
 
-    def widened(self, state: Seen, counts: Int64) -> None:
+    def widened(self, state: SeenLaw, counts: Int64) -> None:
         """Every count has a mass of its own: a step that is free is an atom."""
 
     def only(self, counts: Int64) -> Few:
@@ -161,7 +161,7 @@ class BandedChannel:
         system[middle, 1::2] = -1.0
         return system
 
-    def newton(self, held: Floats, curvature: Floats, state: Seen, gradient: Floats) -> tuple[Floats, float]:
+    def newton(self, held: Floats, curvature: Floats, state: SeenLaw, gradient: Floats) -> tuple[Floats, float]:
         """Return −A⁻¹·gradient and log det A, by banded elimination of the interleaved system.
 
         The second unknown of each count is scaled so that the diagonal of −d·T·M·Tᵀ is −1.
@@ -203,16 +203,16 @@ class Few:
     def __init__(self, columns: Floats, y: Floats, exposure: float) -> None:
         self.columns, self.y, self.exposure = columns, y, exposure
 
-    def at(self, mass: Floats) -> Seen:
+    def at(self, mass: Floats) -> SeenLaw:
         """See masses."""
         law = np.maximum(self.columns @ mass, TINY)
-        return Seen(mass, law, self.exposure * float(self.y @ np.log(law) - mass.sum()))
+        return SeenLaw(mass, law, self.exposure * float(self.y @ np.log(law) - mass.sum()))
 
-    def pull(self, state: Seen) -> Floats:
+    def pull(self, state: SeenLaw) -> Floats:
         """Kᵀ(y/m)."""
         return np.asarray(self.columns.T @ (self.y / state.law))
 
-    def information(self, state: Seen) -> Floats:
+    def information(self, state: SeenLaw) -> Floats:
         """d·F·Kᵀ·(Y/M²)·K·F, of the cells observed: rows without cells are not held."""
         half = self.columns * state.mass * (np.sqrt(self.y) / state.law)[:, None]
         return np.asarray(self.exposure * half.T @ half)
@@ -221,7 +221,7 @@ class Few:
         """The prior's precision in full."""
         return full(prior, self.columns.shape[1])
 
-    def newton(self, held: Floats, curvature: Floats, state: Seen, gradient: Floats) -> tuple[Floats, float]:
+    def newton(self, held: Floats, curvature: Floats, state: SeenLaw, gradient: Floats) -> tuple[Floats, float]:
         """Return −A⁻¹·gradient and log det A."""
         system = self.information(state) + held
         system[np.diag_indices_from(system)] += curvature

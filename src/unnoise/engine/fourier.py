@@ -35,7 +35,7 @@ from ..noise import DiscreteLaplace
 from .blocks import FAR, Blocks, counts_in_blocks
 from .channel import Bands, Grid, full, solve_dense
 
-__all__ = ["FourierChannel", "Part", "Seen", "rows_of"]
+__all__ = ["FourierChannel", "Part", "SeenRows", "rows_of"]
 
 Complex = NDArray[np.complex128]
 
@@ -127,7 +127,7 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class SeenRows:
     """Masses seen through the channel: log likelihood, and for each part its rows and its twice cumulated law."""
 
     mass: Floats
@@ -197,7 +197,7 @@ class FourierChannel:
         """Share of the items seen."""
         return sum(part.share for part in self.parts)
 
-    def at(self, mass: Floats) -> Seen:
+    def at(self, mass: Floats) -> SeenRows:
         """See these masses through the channel."""
         value, rows, twice = 0.0, [], []
         around = self.law.transform(self.blocks.spread(mass, self.law.last))
@@ -212,7 +212,7 @@ class FourierChannel:
             twice.append(again)
         if not self.collide:
             value -= whole * self.exposure
-        return Seen(mass, value, tuple(rows), tuple(twice))
+        return SeenRows(mass, value, tuple(rows), tuple(twice))
 
     def shifted(self, part: Part, twice: Floats, blocks: Blocks | None = None) -> Floats:
         """Probability of each row (down) for a noisy cell with one more count of each block (across)."""
@@ -236,7 +236,7 @@ class FourierChannel:
             self._indices[id(part)] = self._places(part, self.blocks)
         return self._indices[id(part)]
 
-    def pull(self, state: Seen) -> Floats:
+    def pull(self, state: SeenRows) -> Floats:
         """Factor by which the cells pull each mass."""
         total = np.zeros(self.blocks.size)
         for part, rows, shifted in zip(self.parts, state.rows, self._shifts(state)):
@@ -245,18 +245,18 @@ class FourierChannel:
                 total += part.rate * float(part.tally @ (BACKGROUND / part.cells / rows))
         return np.asarray(total / self.exposure)
 
-    def step(self, state: Seen) -> Floats:
+    def step(self, state: SeenRows) -> Floats:
         """Factor of one step of EM for all items, those outside the ranges seen included."""
         seen = min(1.0, self.exposure)
         return np.asarray(1 - seen + seen * self.pull(state))
 
-    def _shifts(self, state: Seen) -> tuple[Floats, ...]:
+    def _shifts(self, state: SeenRows) -> tuple[Floats, ...]:
         """For each part, the rows with one more count of each block; kept with the state, which is asked twice."""
         if not state.shifts:
             state.shifts.extend(self.shifted(part, twice) for part, twice in zip(self.parts, state.twice))
         return tuple(state.shifts)
 
-    def information(self, state: Seen) -> Floats:
+    def information(self, state: SeenRows) -> Floats:
         """J, the expected information of the cells about θ = log N."""
         total = np.zeros((self.blocks.size, self.blocks.size))
         for part, rows, shifted in zip(self.parts, state.rows, self._shifts(state)):
@@ -265,11 +265,11 @@ class FourierChannel:
             total += half.T @ half
         return total
 
-    def classes(self, state: Seen, member: Floats) -> Floats | None:
+    def classes(self, state: SeenRows, member: Floats) -> Floats | None:
         """Information about factors on classes of blocks; none beneath shared cells."""
         return None if self.collide else np.asarray(member.T @ self.information(state) @ member)
 
-    def alone(self, state: Seen) -> Floats:
+    def alone(self, state: SeenRows) -> Floats:
         """Variance with which the cells tell the mass of each block if all others are known: what noise can hide."""
         total = np.zeros(self.blocks.size)
         for part, rows, shifted in zip(self.parts, state.rows, self._shifts(state)):
@@ -281,13 +281,13 @@ class FourierChannel:
         """The prior's precision in full."""
         return full(prior, self.blocks.size)
 
-    def newton(self, held: Floats, curvature: Floats, state: Seen, gradient: Floats) -> tuple[Floats, float]:
+    def newton(self, held: Floats, curvature: Floats, state: SeenRows, gradient: Floats) -> tuple[Floats, float]:
         """Return −A⁻¹·gradient and log det A, by Cholesky's factor of A."""
         system = self.information(state) + held
         system[np.diag_indices_from(system)] += curvature
         return solve_dense(system, gradient)
 
-    def strain(self, state: Seen, counts: Int64) -> Floats:
+    def strain(self, state: SeenRows, counts: Int64) -> Floats:
         """Return how many standard errors the cells want more mass at each of ``counts``: ≤ 4 at a certified mode.
 
         The sum of r·y·(k/m − 1) over the cells, divided by the square root of its sum of squares (and one more): a lone
@@ -301,7 +301,7 @@ class FourierChannel:
             squares += part.rate**2 * (1 + part.tally @ ratio**2)
         return np.asarray(wanted / np.sqrt(np.maximum(squares, 1e-300)))
 
-    def widened(self, state: Seen, counts: Int64) -> tuple[FourierChannel, Floats]:
+    def widened(self, state: SeenRows, counts: Int64) -> tuple[FourierChannel, Floats]:
         """These counts with masses of their own, which begin with what their neighbourhoods show in excess."""
         part, mass = self.parts[0], np.full(counts.size, FEWEST)
         beyond = part.tally - part.cells * state.rows[0]
@@ -311,7 +311,7 @@ class FourierChannel:
             mass[i] = max(FEWEST, float(beyond[low : high + 1].sum()) / part.share)
         return self.with_atoms(counts), np.log(mass)
 
-    def unexplained(self, state: Seen) -> float:
+    def unexplained(self, state: SeenRows) -> float:
         """Share of the cells that only the background explains."""
         lost = [part.tally @ (BACKGROUND / part.cells / rows) for part, rows in zip(self.parts, state.rows)]
         return float(sum(lost)) / sum(part.cells for part in self.parts)

@@ -26,7 +26,7 @@ from scipy.linalg import solve_triangular
 
 from ..arrays import Floats, Int64
 from .blocks import Blocks
-from .fourier import FourierChannel, Seen
+from .fourier import FourierChannel, SeenRows
 from .search import BEHIND, Model, Search
 from .vague import smoothest
 from .walk import JUMP
@@ -140,7 +140,7 @@ def _places(all_blocks: Blocks, own: Blocks) -> Int64:
     return np.concatenate([np.arange(own.covered), all_blocks.covered + atoms])
 
 
-def _covariance(channel: FourierChannel, state: Seen, prior: Floats) -> Floats:
+def _covariance(channel: FourierChannel, state: SeenRows, prior: Floats) -> Floats:
     """(D − J) + (D − J)·A⁻¹·(D − J)."""
     information = channel.information(state)
     missing = -information

@@ -175,12 +175,12 @@ class Search:
         best = self.best
         theta = self.start if best is None else best.theta
         first = len(strengths) - 1 if loose else usual
-        found = self.climb(family, family.name(head), walk.headed(head), strengths, first, theta, log_weight)
+        found = self.ascend(family, family.name(head), walk.headed(head), strengths, first, theta, log_weight)
         if found is not None and (family not in self.leaders or found.score > self.leaders[family].score):
             self.leaders[family] = found
         return found
 
-    def climb(
+    def ascend(
         self, family: Family, name: str, walk: Walk, strengths: Floats, first: int, start: Floats, log_weight: float
     ) -> Model | None:
         """Fit from the strength ``first`` to stiffer and to looser ones until PAST nats past the peak; return it."""
@@ -233,7 +233,7 @@ class Search:
             strengths = np.asarray(found.strength * 10.0 ** np.arange(decades))[::-1]
             name = f"{found.name.split(',')[0]}, {q} steps free"
             freer = walk.freed(np.flatnonzero(loose))
-            better = self.climb(found.family, name, freer, strengths, decades - 1, found.theta, share - cost)
+            better = self.ascend(found.family, name, freer, strengths, decades - 1, found.theta, share - cost)
             if better is None or better.score <= found.score:
                 break
             found = better

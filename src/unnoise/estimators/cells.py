@@ -37,7 +37,7 @@ from ..noisy import NoisyProfile
 from ._convolve import convolve_valid
 from .banded import likelihood
 
-__all__ = ["BodyLaw", "CellLaw", "KnownLaw", "Run", "body_law", "cell_law_of", "known_law", "likely_masses",
+__all__ = ["BodyLaw", "KnownCells", "KnownLaw", "Run", "body_law", "cell_law_of", "known_law", "likely_masses",
            "posterior_profile"]
 
 HEAD, MOST_BLOCKS = 64, 256
@@ -148,7 +148,7 @@ class Run:
 
 
 @dataclass(frozen=True, eq=False)
-class CellLaw:
+class KnownCells:
     """A noisy profile in pieces, and the cells outside them at their noisy counts."""
 
     pieces: tuple[Piece, ...]
@@ -182,20 +182,20 @@ class CellLaw:
         }
 
 
-def cell_law_of(noisy: NoisyProfile, bound: int | None, *, points: bool = True) -> CellLaw:
+def cell_law_of(noisy: NoisyProfile, bound: int | None, *, points: bool = True) -> KnownCells:
     """Fit the body of a noisy profile; cells far from others, or without a model that converges, stay as they are."""
     if noisy.noise.power == 1:
         whole = body_law(noisy, bound, points=points)
         if whole is not None:
-            return CellLaw((whole,), whole.body.far_values, whole.body.far_tally)
-        return CellLaw((), np.clip(noisy.values, 0, bound), noisy.tally)
+            return KnownCells((whole,), whole.body.far_values, whole.body.far_tally)
+        return KnownCells((), np.clip(noisy.values, 0, bound), noisy.tally)
     values = np.clip(noisy.values, 0, bound)
     runs = _runs(values, noisy)
     fitted = [found for low, high in runs if (found := fit_run(noisy, low, high, bound, points=points)) is not None]
     inside = np.zeros(values.size, dtype=bool)
     for run in fitted:
         inside |= (values >= run.origin) & (values <= run.origin + run.top)
-    return CellLaw(tuple(fitted), values[~inside], noisy.tally[~inside])
+    return KnownCells(tuple(fitted), values[~inside], noisy.tally[~inside])
 
 
 # ---------------------------------------------------------------- one noise

@@ -26,7 +26,7 @@ from ..errors import ConvergenceError, InputError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
 from ._input import check_input
-from .cells import CellLaw, body_law, likely_masses
+from .cells import KnownCells, body_law, likely_masses
 
 __all__ = ["Misfit", "misfit"]
 
@@ -73,7 +73,7 @@ def misfit(noisy: NoisyProfile, *, max_count: int | None = None, draws: int = 39
     found = body_law(noisy, bound)
     if found is None or not found.likely.any():
         raise ConvergenceError(f"misfit must have cells close together and models that converge, got {noisy!r}")
-    support, cells = CellLaw((found,), found.body.far_values, found.body.far_tally).profile(stepped=False)
+    support, cells = KnownCells((found,), found.body.far_values, found.body.far_tally).profile(stepped=False)
     law = cells / cells.sum()
     gap = _gap(found.channel, found.likely, support, law)
     rng = np.random.default_rng(seed)
