@@ -114,8 +114,9 @@ def as_estimate(
 
 def reach_of(gathered: Gathered, together: Together | None = None) -> Estimate:
     """Return the number of items that occur anywhere."""
-    if len(gathered.coded) == 1:
-        return reconstruct(gathered.coded[0].noisy).distinct
+    alone = len(gathered.coded) == 1
+    if alone and not (gathered.coded[0].once and gathered.coded[0].layout.kind == "hashed"):
+        return reconstruct(gathered.coded[0].noisy).distinct  # counted once, the weights alone are as good as can be
     try:
         found = together or side_by_side(gathered.coded)
     except OverloadError:
@@ -123,7 +124,7 @@ def reach_of(gathered: Gathered, together: Together | None = None) -> Estimate:
             raise
         return reconstruct(gathered.total).distinct
     beside = _beside(found)
-    if gathered.total is None or beside.stderr <= LOOK * beside.value:
+    if alone or gathered.total is None or beside.stderr <= LOOK * beside.value:
         return beside
     bound = len(gathered.coded) if gathered.coded[0].once else None
     return _mean(beside, reconstruct(gathered.total, max_count=bound).distinct)
