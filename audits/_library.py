@@ -350,14 +350,14 @@ LIBRARY: dict[str, Path] = {
     "pan-private, unit after the look": Path(1, look_and_release(1), {"a live look": look_and_release(1, False)}),
     "un.direct": Path(1, direct(), {"half the noise": direct(2)}, (20_000, 0), each="group"),
     "un.direct, person": Path(
-        1, direct_person(), {"no limit": direct_person(False)}, (20_000, 0), "person", "group"
+        1, direct_person(), {"no limit": direct_person(False)}, (10_000, 0), "person", "group"
     ),
     "un.direct, items are persons": Path(
-        1, direct_items(), {"half the noise": direct_items(2)}, (5_000, 0), "person", "call"
+        1, direct_items(), {"half the noise": direct_items(2)}, (4_000, 0), "person", "call"
     ),
-    "un.profile": Path(1, profile(), {"half the noise": profile(2)}, (2_500, 0), each="call"),
+    "un.profile": Path(1, profile(), {"half the noise": profile(2)}, (1_500, 0), each="call"),
     "un.profile, by a sketch": Path(
-        1, profile_by_sketch(), {"half the noise": profile_by_sketch(2)}, (5_000, 0), each="call"
+        1, profile_by_sketch(), {"half the noise": profile_by_sketch(2)}, (3_000, 0), each="call"
     ),
 }  # fmt: skip
 """Every path of the library, by name."""
