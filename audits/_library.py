@@ -320,7 +320,7 @@ def profile_by_sketch(epsilon: Any = 1) -> View:
     def view(which: int, trials: int) -> np.ndarray:
         found = np.full((trials, 3), -1, dtype=np.int64)
         for row in found:
-            with suppress(un.OverloadError):
+            with suppress(un.UnnoiseError):  # a refusal is something seen as well
                 noisy = un.profile([1] * (50 + which), epsilon=epsilon, cells=64, method="isotonic").noisy
                 row[:] = np.repeat(noisy.values, noisy.tally)[-3:]
         return found
