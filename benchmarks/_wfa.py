@@ -132,9 +132,3 @@ def shuffle_distance(estimate: np.ndarray, truth: np.ndarray) -> float:
     if estimate.sum() <= 0:
         return 1.0
     return 0.5 * float(np.abs(estimate / estimate.sum() - truth / truth.sum()).sum())
-
-
-def sets_that_pass(within: np.ndarray, share: float) -> int:
-    """The number of sets up to which in at least that share of the runs (rows) the union is within the limit."""
-    passed = within.mean(axis=0) >= share
-    return int(passed.size if passed.all() else np.argmin(passed))

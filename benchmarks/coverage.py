@@ -5,11 +5,12 @@ judged in three classes: *dense* (at least 10 cells expected at each of the nois
 93–97 %), *sparse, truth not 0* and *sparse, truth 0* (target ≥ 93 %). Every statistic must reach 93 %.
 
     python benchmarks/coverage.py [--quick] [--method auto] [--power 1] [--beyond] [--write]
-    python benchmarks/coverage.py --kinds [merges hashed levels sampled] [--repetitions 20] [--write]
+    python benchmarks/coverage.py --kinds [merges hashed levels sampled] [--repetitions 20] [--record FILE] [--write]
 
 ``--kinds`` is about the two kinds of interval, and about bands that hold as a whole: merged sketches (k = 1, 2, 3, 7,
 20), hashed ones at loads from 0.05 to 4, levels and samples, with data *and* noise drawn anew in every run (a model is
-right about the law of the data, not about each data set by itself). The audit takes 1,000 repetitions a row.
+right about the law of the data, not about each data set by itself). With ``--record`` a run of ``--minutes`` goes on
+where the last one ended. The audit takes 1,000 repetitions a row.
 
 ``--beyond`` adds rows for four profiles at ε = 0.5: a million cells, and power 2 (two merged sketches), with `isotonic`
 and `auto`. Of so few runs only what they come to together says something about single statistics.
@@ -18,6 +19,7 @@ and `auto`. Of so few runs only what they come to together says something about 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from collections import defaultdict
@@ -53,6 +55,8 @@ ENOUGH = 30
 """Items from which an entry counts as dense in these rows."""
 TOGETHER = np.arange(1, 21)
 """Counts of the bands."""
+BLOCK = 20
+"""Releases that are recorded together."""
 
 QUANTILES = (0.25, 0.5, 0.9, 0.99)
 CLASSES = ("dense", "sparse, truth not 0", "sparse, truth 0")
@@ -245,45 +249,80 @@ def judge(p, release, result):
     result["band"] += [truth in p.band(TOGETHER), 1, 0]
 
 
-def by_kind(names, repetitions, seed):
-    """Rows for KINDS: setting, kind, and what was covered."""
+def kinds_of(setting):
+    return ("model",) if setting.kind == "hashed" else ("robust", "model")
+
+
+def some_releases(setting, seed, block):
+    """What BLOCK releases of a setting come to: by kind and answer the hits, trials and widths; and those refused."""
+    found = {kind: defaultdict(lambda: np.zeros(3)) for kind in kinds_of(setting)}
+    rng, refused = np.random.default_rng([seed, block]), 0
+    for _ in range(BLOCK):
+        release = setting.draw(rng)
+        try:
+            p = reconstruct(release.noisy)
+        except OverloadError:
+            refused += 1
+            continue
+        for kind in found:
+            judge(p.with_intervals(kind), release, found[kind])
+    return {"refused": refused, **{kind: {n: list(e) for n, e in got.items()} for kind, got in found.items()}}
+
+
+def described(name, setting):
+    return {"merges": f"k = {setting.merges}", "hashed": f"load {setting.items / setting.cells:.2g}",
+            "levels": f"{setting.items:,} items, 8 levels", "sampled": "1 in 10"}[name]
+
+
+def kept_blocks(record):
+    """What was recorded, by name of the block."""
+    if record is None or not record.exists():
+        return {}
+    return dict(json.loads(line) for line in record.read_text().splitlines())
+
+
+def by_kind(names, repetitions, seed, record, minutes):
+    """Rows for KINDS: setting, kind, releases, and what was covered; goes on where the record ends."""
+    known, started = kept_blocks(record), time.perf_counter()
+    settings = [(name, setting) for name in names for setting in KINDS[name]]
+    for block in range(-(-repetitions // BLOCK)):  # all settings a little further, then again
+        for name, setting in settings:
+            key = f"{name}, {described(name, setting)}, {setting.shape}, {seed}, {block}"
+            if key in known or time.perf_counter() - started > 60 * minutes:
+                continue
+            known[key] = some_releases(setting, seed, block)
+            if record is not None:
+                with record.open("a") as file:
+                    file.write(json.dumps([key, known[key]]) + "\n")
     rows = []
-    for name in names:
-        for setting in KINDS[name]:
-            kinds = ("model",) if setting.kind == "hashed" else ("robust", "model")
-            found = {kind: defaultdict(lambda: np.zeros(3)) for kind in kinds}
-            rng, refused = np.random.default_rng(seed), 0
-            for _ in range(repetitions):
-                release = setting.draw(rng)
-                try:
-                    p = reconstruct(release.noisy)
-                except OverloadError:
-                    refused += 1
-                    continue
-                for kind in kinds:
-                    judge(p.with_intervals(kind), release, found[kind])
-            what = {"merges": f"k = {setting.merges}", "hashed": f"load {setting.items / setting.cells:.2g}",
-                    "levels": f"{setting.items:,} items, 8 levels", "sampled": "1 in 10"}[name]
-            for kind in kinds:
-                got = found[kind]
-                rows.append([
-                    name, what, str(setting.shape), kind, cell(got["dense"]), wide(got["dense"]),
-                    *(cell(got[n]) for n in ("distinct", "total", "at_least(2)", "at_least(5)", "median")),
-                    cell(got["quantile(0.9)"]), cell(got["band"]), f"{refused}",
-                ])
-                print(" | ".join(rows[-1]), flush=True)
+    for name, setting in settings:
+        start = f"{name}, {described(name, setting)}, {setting.shape}, {seed}, "
+        blocks = [kept for key, kept in known.items() if key.startswith(start)]
+        for kind in kinds_of(setting):
+            got = defaultdict(lambda: np.zeros(3))
+            for kept in blocks:
+                for answer, entry in kept[kind].items():
+                    got[answer] += entry
+            rows.append([
+                name, described(name, setting), str(setting.shape), kind, f"{BLOCK * len(blocks)}",
+                cell(got["dense"]), wide(got["dense"]),
+                *(cell(got[n]) for n in ("distinct", "total", "at_least(2)", "at_least(5)", "median")),
+                cell(got["quantile(0.9)"]), cell(got["band"]), f"{sum(kept['refused'] for kept in blocks)}",
+            ])
+            print(" | ".join(rows[-1]), flush=True)
     return rows
 
 
 def report_kinds(options):
-    repetitions, started = options.repetitions or 20, time.perf_counter()
-    rows = by_kind(options.kinds or list(KINDS), repetitions, options.seed)
-    told = ["", "setting", "shape", "kind", "entries", "width", "distinct", "total", "at_least(2)", "at_least(5)",
-            "median", "quantile(0.9)", "band of 1..20", "refused"]
+    repetitions = options.repetitions or 20
+    rows = by_kind(options.kinds or list(KINDS), repetitions, options.seed, options.record, options.minutes)
+    told = ["", "setting", "shape", "kind", "releases", "entries", "width", "distinct", "total", "at_least(2)",
+            "at_least(5)", "median", "quantile(0.9)", "band of 1..20", "refused"]
+    fewest = max(1, min(int(row[4]) for row in rows))
     text = (
-        f"## Coverage by kind of interval\n\n{machine('numpy', 'scipy')}; method `auto`, ε = 1, {repetitions} releases "
-        f"of each, data and noise drawn anew, {time.perf_counter() - started:.0f} s. Percent; a true 95 % scatters "
-        f"by ± {100 * 2 * (0.95 * 0.05 / repetitions) ** 0.5:.0f}.\n\n{table(rows, told)}\n"
+        f"## Coverage by kind of interval\n\n{machine('numpy', 'scipy')}; method `auto`, ε = 1, data and noise drawn "
+        f"anew in every release. Percent; a true 95 % scatters by ± {100 * 2 * (0.95 * 0.05 / fewest) ** 0.5:.1f} in "
+        f"{fewest} releases.\n\n{table(rows, told)}\n"
     )
     print(text)
     if options.write:
@@ -302,6 +341,8 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--beyond", action="store_true", help="rows for a million cells and for power 2 as well")
     parser.add_argument("--kinds", nargs="*", choices=list(KINDS), help="coverage by kind of interval")
+    parser.add_argument("--record", type=Path, help="file of what --kinds has found, continued where it ends")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop --kinds after so long")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     if options.kinds is not None:

@@ -6,9 +6,9 @@ items, the bundled flights, and ../shared/data where present and of at most 10�
 the known domain, and a hashed sketch of the next power of two above the number of items; both put noise on before the
 first item, so they need no trusted holder. What takes a bound on counts, `direct` among them, gets ten times the
 largest, at least 100; the number of items (hay, karwa) or their sum (suresh, manurangsi) come from the data, as if
-public, which `direct` is not told.
+public, which `direct` is not told. Two streaming algorithms without privacy have the memory of the hashed sketch.
 
-`--falling` sets `direct`'s fit beside plain isotonic regression instead.
+`--falling` sets `direct` beside noise on S(t) with plain isotonic regression instead.
 
 Targets: `direct` best or within 5 % of the best central mechanism in every row (ℓ1 and W1); a sketch best among those
 that need no trusted holder.
@@ -31,25 +31,29 @@ sys.path.insert(0, str(Path(__file__).parent))
 from _battery import SYNTHETIC, drawn, real, seeded
 from _report import IMAGES, machine, write_section
 
-from unnoise import Sketch, reconstruct
+from unnoise import Sketch, discrete_laplace, reconstruct
 from unnoise.answers.direct import direct_profile
-from unnoise.baselines import BASELINES
-from unnoise.baselines._mechanism import public_bound
-from unnoise.curve import NoisyCurve
+from unnoise.baselines import BASELINES, bucketed_profile, min_wise_sample
+from unnoise.baselines._mechanism import from_curve, public_bound
 from unnoise.errors import UnnoiseError
-from unnoise.estimators.falling import _placed, falling, largest_count
+from unnoise.estimators.falling import falling
 from unnoise.holding.release import Exactly, Unit, release
 from unnoise.noisy import NoisyProfile
 
 TRUST = {
     "central": "a holder of all rows", "pan-private": "a process, not its memory", "local noise": "nobody but the site",
+    "no privacy": "everybody",
 }
 OURS = {
     "direct": "central", "sketch, known domain": "pan-private", "sketch, hashed": "pan-private",
 }
+STREAMS = {"min-wise sample": min_wise_sample, "bucketed sample": bucketed_profile}
+"""Datar & Muthukrishnan 2002; Chen, Indyk & Woodruff 2024: no privacy, in the memory of the hashed sketch."""
 LEAST = 1e-4
 """Errors below are drawn as this: some are 0."""
 MOST = 10**6
+LAST = 254
+"""Count above which the samples tell counts apart no more (they are taken as the next one)."""
 CHEAP = 15
 """So many times as many runs for what takes less than a second in all."""
 SLOW = {"lp": 300, "blocki": 3000}
@@ -66,21 +70,33 @@ def run_ours(name: str, counts: np.ndarray, epsilon: float) -> Found:
     if name == "direct":
         return falling(release({"": Exactly(*truth_of(counts))}, Unit(), epsilon, top=public_bound(counts))[""])
     if name == "sketch, known domain":
-        from unnoise import discrete_laplace
-
         noisy = counts + discrete_laplace(counts.size, epsilon)
         profile = reconstruct(NoisyProfile.from_counts(noisy, epsilon=epsilon))
     else:
-        sketch = Sketch.hashed(1 << max(10, int(np.ceil(np.log2(counts.size)))), epsilon=epsilon)
+        sketch = Sketch.hashed(cells_for(counts), epsilon=epsilon)
         sketch.update(np.arange(counts.size), counts)
         profile = reconstruct(sketch.release())
     some = profile.support > 0
     return profile.support[some], (profile.mass * profile.items)[some]
 
 
+def run_stream(name: str, counts: np.ndarray) -> Found:
+    memory, rng = 8 * cells_for(counts), np.random.default_rng()
+    found = STREAMS[name](counts, memory // 16 if name == "min-wise sample" else memory, rng, LAST)
+    at = np.flatnonzero(found.items > 0)
+    return at, found.items[at]
+
+
+def cells_for(counts: np.ndarray) -> int:
+    """Cells of the hashed sketch."""
+    return 1 << max(10, int(np.ceil(np.log2(counts.size))))
+
+
 def run(name: str, counts: np.ndarray, epsilon: float) -> Found:
     if name in OURS:
         return run_ours(name, counts, epsilon)
+    if name in STREAMS:
+        return run_stream(name, counts)
     released = BASELINES[name](counts, epsilon)
     return released.support, released.items
 
@@ -124,7 +140,7 @@ def highest() -> float:
 
 
 def models() -> dict[str, str]:
-    return {**OURS, **{name: mechanism.model for name, mechanism in BASELINES.items()}}
+    return {**OURS, **{n: m.model for n, m in BASELINES.items()}, **dict.fromkeys(STREAMS, "no privacy")}
 
 
 def table(case: str, epsilon: float, results: dict[str, tuple[np.ndarray, float, float]]) -> list[str]:
@@ -149,7 +165,7 @@ def verdict(all_results: dict[tuple[str, float], dict[str, tuple[np.ndarray, flo
             best = min(r[0][index] for name, r in results.items() if of[name] == "central")
             if results["direct"][0][index] > 1.05 * best:
                 behind.append(f"{case} at {epsilon:g} ({results['direct'][0][index] / best:.2f})")
-            free = {name: r[0][index] for name, r in results.items() if of[name] != "central"}
+            free = {name: r[0][index] for name, r in results.items() if of[name] in ("pan-private", "local noise")}
             if min(free, key=free.__getitem__) not in OURS:
                 beaten.append(f"{case} at {epsilon:g} ({min(free, key=free.__getitem__)})")
         rows = len(all_results)
@@ -170,14 +186,15 @@ def picture(all_results: dict[tuple[str, float], dict[str, tuple[np.ndarray, flo
     from matplotlib import pyplot
 
     of = models()
-    names = [n for n in of if sum(n in r for r in all_results.values()) >= 0.7 * len(all_results)]
+    private = [n for n in of if of[n] != "no privacy"]
+    names = [n for n in private if sum(n in r for r in all_results.values()) >= 0.7 * len(all_results)]
     figure, axes = pyplot.subplots(1, 2, figsize=(10.5, 4.6), layout="constrained", sharex=True)
     for axis, (index, metric) in zip(axes, ((0, "ℓ1 error"), (3, "W1 error"))):
         axis.set_yscale("log")
         means = {n: float(np.mean([np.log(max(r[n][0][index], LEAST)) for r in all_results.values() if n in r]))
                  for n in names}  # fmt: skip
         gap = (max(means.values()) - min(means.values())) / 26
-        for model in TRUST:
+        for model in list(TRUST)[:3]:
             column = sorted((n for n in names if of[n] == model), key=means.__getitem__)
             text = -math.inf
             for name in column:
@@ -186,9 +203,9 @@ def picture(all_results: dict[tuple[str, float], dict[str, tuple[np.ndarray, flo
                 axis.plot(x, math.exp(means[name]), "D" if ours else "o", color=colour, markersize=8 if ours else 6)
                 axis.annotate(name, (x + 0.09, math.exp(text)), va="center", fontsize=8,
                               color="#0b7a75" if ours else "#444", fontweight="bold" if ours else "normal")
-        axis.set_xlim(-0.3, len(TRUST) - 0.3)
+        axis.set_xlim(-0.3, 2.7)
         who = ("a holder\nof all rows", "a process,\nnot its memory", "nobody\nbut the site")
-        axis.set_xticks(range(len(TRUST)), [f"{m}: trusts\n{w}" for m, w in zip(TRUST, who)], fontsize=8)
+        axis.set_xticks(range(3), [f"{m}: trusts\n{w}" for m, w in zip(TRUST, who)], fontsize=8)
         axis.set_title(f"{metric}, geometric mean over {len(all_results)} rows", loc="left", fontsize=10)
         axis.grid(True, axis="y", color="#e5e7eb")
         for side in ("top", "right"):
@@ -198,27 +215,28 @@ def picture(all_results: dict[tuple[str, float], dict[str, tuple[np.ndarray, flo
     pyplot.close(figure)
 
 
-def plain(curve: NoisyCurve) -> Found:
-    """Isotonic regression of the curve, not rounded."""
-    kept = int(np.searchsorted(curve.last, largest_count(curve))) + 1
-    width = curve.width[:kept].astype(float)
-    fitted = isotonic_regression(curve.numbers[:kept] / width, weights=width**2, increasing=False).x
-    return _placed(curve, np.clip(fitted, 0, None))
+def plain(counts: np.ndarray, epsilon: float) -> Found:
+    """Noise on every S(t) up to the public bound, then isotonic regression and nothing else."""
+    top = public_bound(counts)
+    reached = np.cumsum(np.bincount(counts, minlength=top + 1)[::-1])[::-1][1:]
+    fitted = isotonic_regression(reached + discrete_laplace(top, epsilon).astype(float), increasing=False).x
+    found = from_curve(np.clip(fitted, 0, None))
+    return found.support, found.items
 
 
 def beside_plain(runs: int, size: int) -> list[str]:
-    """Ratios of the errors of `direct`'s fit to those of plain isotonic regression, on the same noise."""
+    """Ratios of the errors of `direct` to those of plain isotonic regression of the curve, at the same ε."""
     lines, ratios = ["| data | ε | ℓ1 | W1 |", "|---|---|---|---|"], []
     for case, counts in cases(size).items():
         for epsilon in (0.1, 0.5, 1.0, 3.0):
-            both = []
-            for _ in range(runs):
-                curve = release({"": Exactly(*truth_of(counts))}, Unit(), epsilon)[""]
-                both.append([errors(fit(curve), counts)[[0, 3]] for fit in (falling, plain)])
-            mine, theirs = np.mean(both, axis=0)
-            ratios.append(mine / theirs)
+            mine, theirs = (
+                np.mean([errors(one(counts, epsilon), counts)[[0, 3]] for _ in range(runs)], axis=0)
+                for one in (lambda c, e: run_ours("direct", c, e), plain)
+            )
+            ratios.append(mine / np.maximum(theirs, 1e-12))
             lines.append(f"| {case} | {epsilon:g} | {ratios[-1][0]:.2f} | {ratios[-1][1]:.2f} |")
-    mean, most = np.exp(np.mean(np.log(ratios), axis=0)), np.max(ratios, axis=0)
+            print(lines[-1], flush=True)
+    mean, most = np.exp(np.mean(np.log(np.maximum(ratios, 1e-3)), axis=0)), np.max(ratios, axis=0)
     lines.append(f"| geometric mean (largest) | | {mean[0]:.3f} ({most[0]:.2f}) | {mean[1]:.3f} ({most[1]:.2f}) |")
     return lines
 
@@ -228,13 +246,13 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--size", type=int, default=10_000)
     parser.add_argument("--epsilon", type=float, nargs="+", default=[0.1, 1.0])
-    parser.add_argument("--falling", action="store_true", help="direct's fit beside plain isotonic regression")
+    parser.add_argument("--falling", action="store_true", help="direct beside plain isotonic regression")
     parser.add_argument("--only", nargs="*", help="names of systems")
     parser.add_argument("--write", action="store_true", help="put tables and picture into docs")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     if options.falling:
-        print("\n".join(beside_plain(4 * options.runs, options.size)))
+        print(beside_plain(4 * options.runs, options.size)[-1])
         return
     direct_profile(release({"": Exactly(np.array([1]), np.array([1]))}, Unit(), 1)[""])  # imports
     all_results, lines = {}, []

@@ -1,6 +1,7 @@
 """Three ways to count together, on the World Federation of Advertisers' scenarios (ε = ln 3, 2¹⁷ cells).
 
-Run ``python benchmarks/sites.py [--quick] [--runs N] [--k …] [--scenario …] [--way …] [--tables N] [--write]``.
+Run ``python benchmarks/sites.py [--quick] [--runs N] [--k …] [--scenario …] [--way …] [--tables N]
+[--keep FILE] [--minutes M] [--write]``.
 
 *merged*: sealed sketches added up, k noises; *side by side*: the same sketches beside each other, ``un.union``;
 *two servers*: shares of cells, two noises whatever k; *one place*: who is trusted adds one noise. A person is counted
@@ -15,6 +16,7 @@ counts broken rules (with ``--scenario`` and no name: nothing else).
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import sys
 import time
@@ -31,7 +33,6 @@ from _wfa import (
     SETS,
     Scenario,
     histogram,
-    sets_that_pass,
     shuffle_distance,
 )  # fmt: skip
 
@@ -88,40 +89,85 @@ def measure(way: str, exact: np.ndarray, sealed: list[un.NoisyCounts], truth: np
     }  # fmt: skip
 
 
-def run_scenario(name: str, options: argparse.Namespace) -> dict[tuple[str, int], list[Row]]:
-    """All runs of a scenario, by way and number of sites."""
-    rng = np.random.default_rng([23, (*REACH, *FREQUENCY).index(name)])
+class Kept:
+    """Rows in a file, one a line: a run that is there is not made again, so a benchmark can be stopped and resumed."""
+
+    def __init__(self, file: Path | None, minutes: float) -> None:
+        self.file, self.end = file, time.monotonic() + 60 * minutes
+        self.rows: dict[tuple[str, str, int, int], Row] = {}
+        if file is not None and file.exists():
+            for line in file.read_text().splitlines():
+                key, row = json.loads(line)
+                self.rows[tuple(key)] = row
+
+    @property
+    def late(self) -> bool:
+        return time.monotonic() > self.end
+
+    def add(self, key: tuple[str, str, int, int], row: Row) -> None:
+        self.rows[key] = row
+        if self.file is not None:
+            with self.file.open("a") as out:
+                out.write(json.dumps([key, row]) + "\n")
+
+    def of(self, name: str, options: argparse.Namespace) -> dict[tuple[str, int], list[Row]]:
+        """The rows of a scenario, by way and number of sites."""
+        found: dict[tuple[str, int], list[Row]] = {}
+        for way in options.way:
+            for k in sites_of(name, options):
+                rows = [row for (n, w, j, _), row in self.rows.items() if (n, w, j) == (name, way, k)]
+                if rows:
+                    found[way, k] = rows
+        return found
+
+
+def sites_of(name: str, options: argparse.Namespace) -> list[int]:
+    return [k for k in sorted({*options.k, SETS[name]}) if k <= SETS[name]]
+
+
+def run_once(name: str, run: int, options: argparse.Namespace, kept: Kept) -> None:
+    """One drawing of a scenario, answered in every way that is not kept yet."""
+    wanted = [(way, k) for k in sites_of(name, options) for way in options.way if (name, way, k, run) not in kept.rows]
+    if not wanted or kept.late:
+        return
+    rng = np.random.default_rng([23, (*REACH, *FREQUENCY).index(name), run])
     most = 3 if name in FREQUENCY else 1
-    ks = [k for k in sorted({*options.k, SETS[name]}) if k <= SETS[name]]
-    rows: dict[tuple[str, int], list[Row]] = {(way, k): [] for way in options.way for k in ks}
-    for _ in range(options.runs):
-        drawn = Scenario.draw(name, rng)
-        cells = drawn.cells(CELLS, rng)
-        sealed = [summed(c, 1) for c in cells]
-        for k in ks:
-            exact, truth = cells[:k].sum(axis=0), drawn.frequencies(k)
-            for way in options.way:
-                rows[way, k].append(measure(way, exact, sealed[:k], truth, most))
-    return rows
+    drawn = Scenario.draw(name, rng)
+    cells = drawn.cells(CELLS, rng)
+    sealed = [summed(c, 1) for c in cells]
+    for way, k in wanted:
+        if kept.late:
+            return
+        exact, truth = cells[:k].sum(axis=0), drawn.frequencies(k)
+        kept.add((name, way, k, run), measure(way, exact, sealed[:k], truth, most))
 
 
-def overlaps(options: argparse.Namespace) -> list[str]:
+def overlap_once(name: str, run: int, kept: Kept) -> None:
+    """Overlap and retention of the first two sites of one drawing."""
+    if (name, "overlap", 2, run) in kept.rows or kept.late:
+        return
+    rng = np.random.default_rng([29, REACH.index(name), run])
+    drawn = Scenario.draw(name, rng, 2)
+    sealed = [summed(c, 1) for c in drawn.cells(CELLS, rng)]
+    truth = drawn.frequencies(2)
+    both = int((truth == 2).sum())
+    found, kept_share = un.overlap(*sealed, max_count=1), un.retention(*sealed, max_count=1)
+    kept.add((name, "overlap", 2, run), {
+        "error": (found.value - both) / truth.size, "covered": float(both in found),
+        "retained": kept_share.value - both / drawn.items[0].size,
+    })  # fmt: skip
+
+
+def overlaps(kept: Kept) -> list[str]:
     """RMSE of the overlap of two sites, as a share of their union."""
-    lines = ["| scenario | overlap of two: RMSE by the union | coverage | retention: RMSE |", "|---|---|---|---|"]
+    lines = ["| scenario | runs | overlap of two: RMSE by the union | coverage | retention: RMSE |", "|---" * 5 + "|"]
     for name in REACH:
-        rng, errors, covered, kept = np.random.default_rng(29), [], [], []
-        for _ in range(3 * options.runs):
-            drawn = Scenario.draw(name, rng, 2)
-            sealed = [summed(c, 1) for c in drawn.cells(CELLS, rng)]
-            truth = drawn.frequencies(2)
-            both = int((truth == 2).sum())
-            found = un.overlap(*sealed, max_count=1)
-            errors.append((found.value - both) / truth.size)
-            covered.append(both in found)
-            kept.append(un.retention(*sealed, max_count=1).value - both / drawn.items[0].size)
-        rmse, other = (100 * float(np.sqrt(np.mean(np.square(e)))) for e in (errors, kept))
-        lines.append(f"| {name} | {rmse:.2f} % | {100 * np.mean(covered):.0f} % | {other:.2f} points |")
-        print(lines[-1], flush=True)
+        rows = [row for (n, way, _, _), row in kept.rows.items() if (n, way) == (name, "overlap")]
+        if rows:
+            rmse, other = (100 * math.sqrt(np.mean([r[key] ** 2 for r in rows])) for key in ("error", "retained"))
+            covered = 100 * np.mean([r["covered"] for r in rows])
+            lines.append(f"| {name} | {len(rows)} | {rmse:.2f} % | {covered:.0f} % | {other:.2f} points |")
+            print(lines[-1], flush=True)
     return lines
 
 
@@ -146,21 +192,21 @@ def tables(number: int) -> str:
 
 def lines_of(name: str, rows: dict[tuple[str, int], list[Row]]) -> tuple[list[str], dict[str, int]]:
     lines, passed = [], {}
-    ways = list(dict.fromkeys(way for way, _ in rows))
-    ks = sorted({k for _, k in rows})
-    for way in ways:
-        within = np.array([[abs(r.get("error", 9)) <= 0.05 for r in rows[way, k]] for k in ks]).T
-        index = sets_that_pass(within, 0.95)
-        passed[way] = ks[index - 1] if index else 0
-        for k in ks:
+    for way in dict.fromkeys(way for way, _ in rows):
+        ks = sorted(k for w, k in rows if w == way)
+        shares = [np.mean([abs(r.get("error", 9)) <= 0.05 for r in rows[way, k]]) for k in ks]
+        passed[way] = max((k for i, k in enumerate(ks) if min(shares[: i + 1]) >= 0.95), default=0)
+        for k, share in zip(ks, shares):
             answered = [r for r in rows[way, k] if not r["refused"]]
+            start = f"| {name} | {way} | {k} | {len(rows[way, k])} "
             if not answered:
-                lines.append(f"| {name} | {way} | {k} | refused | | | |")
+                lines.append(start + "| refused | | | | | |")
                 continue
             column = {key: np.array([r[key] for r in answered]) for key in ("error", "covered", "shuffle", "seconds")}
             shuffle = "–" if np.isnan(column["shuffle"]).all() else f"{column['shuffle'].mean():.3f}"
+            rmse, bias = np.sqrt(np.mean(column["error"] ** 2)), column["error"].mean()
             lines.append(
-                f"| {name} | {way} | {k} | {100 * np.sqrt(np.mean(column['error'] ** 2)):.2f} % "
+                f"{start}| {100 * rmse:.2f} % | {100 * bias:+.2f} % | {100 * share:.0f} % "
                 f"| {100 * column['covered'].mean():.0f} % | {shuffle} | {column['seconds'].mean():.2f} |"
             )
             print(lines[-1], flush=True)
@@ -172,7 +218,7 @@ def passing(passed: dict[str, dict[str, int]], options: argparse.Namespace) -> l
     names = [name for name in REACH if name in passed]
     lines = ["| sets that pass | bytes a site | " + " | ".join(names) + " |", "|---" * (len(names) + 2) + "|"]
     for way in options.way:
-        figures = " | ".join(str(passed[name][way]) for name in names)
+        figures = " | ".join(str(passed[name].get(way, "–")) for name in names)
         lines.append(f"| {way} | {BYTES[way]:,} | {figures} |")
     for other, figures in PUBLISHED.items():
         lines.append(f"| {other} (published) | | {' | '.join(str(figures[REACH.index(n)]) for n in names)} |")
@@ -215,24 +261,37 @@ def main() -> None:
     parser.add_argument("--scenario", nargs="*", choices=[*REACH, *FREQUENCY], default=[*REACH, *FREQUENCY])
     parser.add_argument("--way", nargs="*", choices=WAYS, default=list(WAYS))
     parser.add_argument("--tables", type=int, default=0)
+    parser.add_argument("--keep", type=Path, help="file of rows: what is there is not run again")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long, and show what there is")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     options.runs = options.runs or (2 if options.quick else 100)
     options.k = options.k or ([3] if options.quick else list(TRIED))
     warnings.simplefilter("ignore")
-    head = "| scenario | way | sites | RMSE of reach | coverage | shuffle distance | seconds |\n" + "|---" * 7 + "|"
     if not options.scenario:
         print(tables(options.tables))
         return
+    kept = Kept(options.keep, options.minutes)
+    for run in range(options.runs):
+        for name in options.scenario:
+            run_once(name, run, options, kept)
+            if name in REACH and "side by side" in options.way:
+                overlap_once(name, run, kept)
+    report(options, kept)
+
+
+def report(options: argparse.Namespace, kept: Kept) -> None:
+    """Print what there is, and write it where asked to."""
     body, passed, results = [], {}, {}
     for name in options.scenario:
-        results[name] = run_scenario(name, options)
+        results[name] = kept.of(name, options)
         lines, passed[name] = lines_of(name, results[name])
         body += lines
+    head = "| scenario | way | sites | runs | RMSE of reach | bias | within 5 % | coverage | shuffle | seconds |"
     text = [
-        "## Many sites", "", machine("numpy", "scipy"), "", f"ε = ln 3, 2¹⁷ cells, {options.runs} runs each.", "",
+        "## Many sites", "", machine("numpy", "scipy"), "", "ε = ln 3, 2¹⁷ cells.", "",
         *passing(passed, options), "", "![Error of reach against the number of sites](img/sites.svg)", "",
-        *overlaps(options), "", head, *body, "",
+        *overlaps(kept), "", head, "|---" * 10 + "|", *body, "",
     ]  # fmt: skip
     if options.tables:
         text += [tables(options.tables), ""]

@@ -1,11 +1,10 @@
-"""Slow, plain versions of the direct model: counting with Counter, sums count by count, projection by NNLS."""
+"""Slow, plain versions of the direct model: counting with Counter, boxes stair by stair, sequences by listing them."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 import numpy as np
-from scipy.optimize import nnls
 
 
 def profile_of(items: list, times: list[int] | None = None) -> dict[int, int]:
@@ -16,16 +15,40 @@ def profile_of(items: list, times: list[int] | None = None) -> dict[int, int]:
     return dict(Counter(min(h, 1 << 62) for h in counted.values() if h > 0))
 
 
-def sums_by_count(profile: dict[int, int], first: list[int], last: list[int], released: str) -> list[int]:
-    """Sums over blocks by their definition; what lies above the last block counts as its end."""
+def boxes_by_hand(profile: dict[int, int], first: list[int], last: list[int], top: int) -> list[int]:
+    """Boxes of columns and rows by their definition, one step of the staircase after the other."""
+    items: Counter = Counter()
+    for h, n in profile.items():
+        items[min(h, top)] += n
+    stairs, rank = [], 0  # (first rank, last rank, count), the largest count first
+    for h in sorted(items, reverse=True):
+        stairs.append((rank + 1, rank + items[h], h))
+        rank += items[h]
+    columns, rows, before = [], [], 0
+    for a, b in zip(first, last):
+        above = b // 8
+        columns.append(sum((end - max(begin, above + 1) + 1) * (min(h, b) - a + 1)
+                           for begin, end, h in stairs if end > above and h >= a))  # fmt: skip
+        if above > before:  # ranks that begin to have boxes of their own here
+            rows.append(sum((min(end, above) - max(begin, before + 1) + 1) * (h - a + 1)
+                            for begin, end, h in stairs if begin <= above and end > before and h >= a))  # fmt: skip
+        before = above
+    return [min(n, 1 << 62) for n in [*columns, *rows]]
+
+
+def items_by_block(profile: dict[int, int], first: list[int], last: list[int]) -> list[int]:
+    """Items with a count in each block; what lies above the last block counts as its end."""
     items = [(min(h, last[-1]), n) for h, n in profile.items()]
-    if released == "exactly":
-        return [min(sum(n for h, n in items if a <= h <= b), 1 << 62) for a, b in zip(first, last)]
-    return [min(sum(n * (min(h, b) - a + 1) for h, n in items if h >= a), 1 << 62) for a, b in zip(first, last)]
+    return [min(sum(n for h, n in items if a <= h <= b), 1 << 62) for a, b in zip(first, last)]
 
 
-def falling_projection(means: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """argmin Σ weights·(x − means)² over x that never rise and stay ≥ 0: x = sums of steps ≥ 0, by active sets."""
-    sums = np.triu(np.ones((means.size, means.size)))
-    scale = np.sqrt(weights)
-    return sums @ nnls(scale[:, None] * sums, scale * means)[0]
+def likeliest_descents(noisy: list[int], epsilon: float, floor: int, most: int) -> np.ndarray:
+    """Return the law of every x_i of a falling sequence floor ≤ x ≤ most under a flat prior, by listing all of them."""
+    from itertools import combinations_with_replacement
+
+    law = np.zeros((len(noisy), most + 1))
+    for x in combinations_with_replacement(range(most, floor - 1, -1), len(noisy)):
+        weight = np.exp(-epsilon * sum(abs(a - b) for a, b in zip(x, noisy)))
+        for i, value in enumerate(x):
+            law[i, value] += weight
+    return law / law.sum(axis=1, keepdims=True)

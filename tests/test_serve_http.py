@@ -247,6 +247,9 @@ def test_answers_follow_the_sites_that_are_asked_for(server, tmp_path):
         assert admin.collect("answers") == both, "the same question, the same answer"
         admin.merged("answers", tmp_path / "both.sketch")
         assert un.Sketch.load(tmp_path / "both.sketch").noise.power == 2
+        digest = admin.reports("answers")[0]["digest"]
+        report = admin.raw("GET", f"/tasks/answers/reports/{digest}")
+        assert hashlib.sha256(report).hexdigest() == digest
         for kind in ("answer.csv", "report.html"):
             answer = admin._http.get(f"/tasks/answers/{kind}", timeout=60)
             assert answer.status_code == 200

@@ -467,3 +467,57 @@ def test_the_python_of_the_page_runs(tmp_path, monkeypatch):
     assert names["total"].noise.power == 2
     names["first"].shut()
     names["second"].shut()
+
+
+# ---------------------------------------------------------------- files of answers
+
+
+@pytest.fixture
+def three(tmp_path):
+    """Three sealed sketches as files: some items, one item, none."""
+    for name, items in {"tv": range(900), "web": [7], "radio": []}.items():
+        sketch = un.Sketch.hashed(2**10, epsilon=2, item_types=["int"], labels={"site": (name,)})
+        sketch.update(items)
+        sketch.save(tmp_path / f"{name}.sketch")
+    return [str(tmp_path / f"{name}.sketch") for name in ("tv", "web", "radio")]
+
+
+def shell(monkeypatch, capsys, *arguments):
+    from unnoise.cli import main
+
+    monkeypatch.setattr("sys.argv", ["unnoise", *map(str, arguments)])
+    with pytest.raises(SystemExit) as left:
+        main()
+    return left.value.code or 0, *capsys.readouterr()
+
+
+@pytest.mark.parametrize("command", ["union", "overlap", "table"])
+@pytest.mark.parametrize("suffix", [".html", ".csv", ".json", ".parquet", ".md"])
+def test_answers_of_sites_become_files_of_every_kind(three, tmp_path, monkeypatch, capsys, command, suffix):
+    import json
+
+    import polars as pl
+
+    out = tmp_path / f"out{suffix}"
+    assert shell(monkeypatch, capsys, command, *three[:2], "--once", "-o", out)[0] == 0
+    if suffix in (".csv", ".parquet"):
+        rows = pl.read_csv(out) if suffix == ".csv" else pl.read_parquet(out)
+        assert rows.height == {"union": 1, "overlap": 3, "table": 3}[command]
+        assert set(rows.columns) >= ({"sites", "reach_low"} if command == "table" else {"answer", "low", "high"})
+    elif suffix == ".json":
+        assert json.loads(out.read_text())
+    else:
+        assert out.read_text().startswith("<!doctype html>" if suffix == ".html" else "# ")
+    code, _, err = shell(monkeypatch, capsys, command, *three[:2], "-o", out)
+    assert (code, "exists already" in err) == (2, True)
+    assert shell(monkeypatch, capsys, command, *three[:2], "-o", out, "--force")[0] == 0
+
+
+def test_files_of_answers_at_the_edges(three, tmp_path, monkeypatch, capsys):
+    code, page, _ = shell(monkeypatch, capsys, "union", three[2], "-o", "-")  # one site without a row
+    assert (code, page.startswith("<!doctype html>")) == (0, True)
+    assert shell(monkeypatch, capsys, "table", three[2], "-o", tmp_path / "t.csv")[0] == 0
+    code, _, err = shell(monkeypatch, capsys, "union", *three, "-o", three[0])
+    assert (code, "must end in one of" in err) == (2, True)
+    code, _, err = shell(monkeypatch, capsys, "union", *three, "-o", tmp_path / "no" / "x.csv")
+    assert (code, "there is no folder" in err) == (2, True)

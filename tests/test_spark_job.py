@@ -296,7 +296,8 @@ def test_the_direct_model_counts_exactly(spark: Any, numbers: Any) -> None:
     """At ε = 40 the noise is 0 but for one number in 10^17: what comes out is Spark's exact profile."""
     profile = unnoise.spark.profile(numbers, "i", epsilon=40, model="direct")
     assert isinstance(profile, unnoise.DirectProfile)
-    assert profile.curve.numbers[:102].tolist() == [10] * 100 + [0, 0]
+    assert profile.curve.numbers[:102].tolist() == [max(0, 10 - t // 8) for t in range(1, 103)]
+    assert profile.curve.ranks[:11].tolist() == [101 - 8 * i for i in range(1, 11)] + [0]
     groups = unnoise.spark.profile(numbers, "i", epsilon=40, model="direct", by="i", groups=[3, 77])
     assert isinstance(groups, dict)
     assert [round(groups[g].total.value) for g in (3, 77)] == [100, 0]
@@ -306,7 +307,8 @@ def test_the_direct_model_counts_exactly(spark: Any, numbers: Any) -> None:
     assert people.curve.numbers[19] == 50
     capped = unnoise.spark.profile(numbers, "i", epsilon=120, model="direct", person="who", max_contributions=3)
     assert isinstance(capped, unnoise.DirectProfile)
-    assert int(capped.curve.numbers.sum()) == 150  # 50 persons with 20 occurrences each, three of which count
+    # 50 persons with 20 occurrences each, three of which count
+    assert int(capped.curve.numbers.sum() + capped.curve.ranks.sum()) == 150
     with pytest.raises(UnnoiseError, match="cells must be left out"):
         unnoise.spark.profile(numbers, "i", epsilon=1, model="direct", cells=8)
 

@@ -100,10 +100,18 @@ _HOMES = {
     "unseen": "answers.unseen",
 }
 
+_RENAMED: dict[str, tuple[str, str]] = {}
+"""Names that were: what each is called now, and since which version. They work, with a warning (CONTRIBUTING.md)."""
+
 __all__ = sorted([*_HOMES, *_MODULES])
 
 
 def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        from .errors import warn_renamed
+
+        warn_renamed(f"unnoise.{name}", f"unnoise.{_RENAMED[name][0]}", _RENAMED[name][1])
+        return __getattr__(_RENAMED[name][0])
     if name in _HOMES:
         value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
     elif name in _MODULES:

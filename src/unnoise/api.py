@@ -86,9 +86,9 @@ def direct(
 ) -> DirectProfile | dict[str, DirectProfile]:  # fmt: skip
     """Return the private profile of the items, the noise put on the profile itself by whoever holds the rows.
 
-    The rows are counted exactly, in memory; the number of items with at least t occurrences is released for every t of
-    a fixed grid, each with discrete Laplace noise, and nothing else leaves this call (:mod:`unnoise.curve`). That is 3
-    to 6 times closer to the truth than a sketch at equal ε (real counts, ε = 1: docs/benchmarks.md), but cannot be
+    The rows are counted exactly, in memory; how many items have at least t occurrences, and the counts of the largest
+    items, are released on a fixed grid, each number with discrete Laplace noise, and nothing else leaves this call
+    (:mod:`unnoise.curve`). That is far closer to the truth than a sketch at equal ε (docs/benchmarks.md), but cannot be
     updated or merged afterwards.
 
     Parameters
@@ -113,7 +113,7 @@ def direct(
     --------
     >>> p = direct(["red", "blue", "red"] * 5_000, epsilon=1)
     >>> 9_000 < float(p.total) < 21_000, p.curve
-    (True, NoisyCurve(7,680 numbers of at_least, ε = 1))
+    (True, NoisyCurve(8,832 numbers of at_least, ε = 1))
     >>> visits = {"user": [1, 1, 2], "day": ["a", "b", "a"]}
     >>> sorted(direct(visits, epsilon=1, person="user", by="day", groups=["a", "b"]))
     ['a', 'b']

@@ -43,7 +43,7 @@ def check_number(name: str, value: object) -> float:
     >>> check_number("target", 0.05)
     0.05
     """
-    if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value) or value <= 0:
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value) or value <= 0:
         raise InputError(f"{name} must be a number > 0, got {value!r}")
     return float(value)
 
@@ -54,7 +54,7 @@ def check_share(name: str, value: Any) -> float:
     >>> check_share("level", 0.95)
     0.95
     """
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 < float(value) < 1:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
         raise InputError(f"{name} must be between 0 and 1, got {value!r}")
     return float(value)
 

@@ -1,26 +1,31 @@
 """The noisy curve: what the holder of the rows releases, and what is promised about it.
 
-Let S(t) be the number of items with count ≥ t and f[t] those with count exactly t. One occurrence more moves one item
-from t − 1 to t, so it changes S at one t by 1 and nothing else: **the whole curve has sensitivity 1**, and so have its
-sums over disjoint blocks of t. One *item* more (the item being a person) changes one f[t] by 1: sensitivity 1 as well,
-whatever the person's count. So a vector of numbers is released,
+Draw every item as a row of as many boxes as it has occurrences, the largest first: h_i boxes in row i. Column t then
+has S(t) boxes, the number of items with count ≥ t. One occurrence more adds one box, so the numbers of boxes in *any*
+regions that do not overlap and do not depend on the data have **sensitivity 1**. The regions here are parts of columns
+and of rows: a box belongs to its column where its rank is above 1/8 of its count, else to its row. So common counts are
+known by S(t) and rare large ones each by itself, whatever the size of the diagram. Released is
 
-    numbers[j] = Σ_{first[j] ≤ t ≤ last[j]} S(t) + Z_j      ("at_least": unit one occurrence, or persons with a limit)
-    numbers[j] = Σ_{first[j] ≤ t ≤ last[j]} f[t] + Z_j      ("exactly": the item is the person)
+    numbers[j] = Σ_{first[j] ≤ t ≤ last[j]} (S(t) − above[j])⁺ + Z_j           columns, above[j] = ⌊last[j]/8⌋
+    ranks[k]   = Σ_{rank_first[k] ≤ i ≤ rank_last[k]} (h_i − start[k] + 1)⁺ + Z_k      rows, from the count start[k] on
 
-with independent discrete Laplace noises Z_j of parameter ε divided by what one unit can change. S(0) is not released.
-The blocks depend on no data (:func:`blocks`): single counts first, then a fixed number to the octave, up to 2⁶².
-Counts above that are taken as 2⁶² and sums saturate there: both maps never increase a distance, so nothing has to be
-refused. The curve and its noise follow M. Hay, C. Li, G. Miklau, D. Jensen, "Accurate estimation of the degree
-distribution of private networks", ICDM 2009, turned from sorted counts to the counts of counts (A. T. Suresh,
-"Differentially private anonymized histograms", NeurIPS 2019).
+with independent discrete Laplace noises of parameter ε divided by what one unit can change ("at_least": unit one
+occurrence, or persons with a limit). One *item* more (the item being a person) changes one f[t], the number of items
+with count t, by 1, whatever the person's count; there ("exactly") the sums of f over blocks are released.
+
+The blocks depend on no data (:func:`blocks`): single counts first, then a fixed number to the octave. Counts above 2⁶²
+are taken as 2⁶² and sums saturate there: both maps never increase a distance, so nothing has to be refused. Noise on
+sorted counts is due to M. Hay, C. Li, G. Miklau, D. Jensen ("Accurate estimation of the degree distribution of private
+networks", ICDM 2009), on both ends of the diagram at once to A. T. Suresh ("Differentially private anonymized
+histograms", NeurIPS 2019) and P. Manurangsi (SOSA 2022), who split it where the total says; here nothing is asked.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Literal
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +35,7 @@ from .errors import InputError
 from .layout import Layout, in_words
 from .noise import DiscreteLaplace, tidy
 
-__all__ = ["TOP", "NoisyCurve", "Released", "block_sums", "blocks", "limited_blocks"]
+__all__ = ["TOP", "NoisyCurve", "Released", "blocks", "exact_numbers", "limited_blocks", "rank_blocks"]
 
 Released = Literal["at_least", "exactly"]
 
@@ -43,19 +48,25 @@ SINGLE = {"at_least": 1024, "exactly": 64}
 PER_OCTAVE = {"at_least": 128, "exactly": 4}
 """Blocks to the octave beyond."""
 
+END = {"at_least": 1 << 40, "exactly": TOP}
+"""Where the columns end: beyond, only 2³⁷ items could have boxes that no row counts."""
+
+STEEP = 8
+"""Boxes whose rank is at most 1/STEEP of their count belong to rows."""
+
 
 def blocks(released: Released = "at_least") -> tuple[Int64, Int64]:
-    """Return the first and last count of each block: 1, 2, …, then equal blocks of every octave up to 2⁶².
+    """Return the first and last count of each block: 1, 2, …, then equal blocks of every octave.
 
     >>> first, last = blocks()
-    >>> first.size, first[1024:1026].tolist(), last[1024:1026].tolist(), int(last[-1]) == TOP
-    (7680, [1025, 1033], [1032, 1040], True)
+    >>> first.size, first[1024:1026].tolist(), last[1024:1026].tolist(), int(last[-1]) == 2**40
+    (4864, [1025, 1033], [1032, 1040], True)
     >>> bool((first[1:] == last[:-1] + 1).all()), blocks("exactly")[0].size
     (True, 288)
     """
     single, per = SINGLE[released], PER_OCTAVE[released]
     ends = list(range(1, single + 1))
-    while ends[-1] < TOP:
+    while ends[-1] < END[released]:
         octave = ends[-1]
         ends += [octave + octave // per * (i + 1) for i in range(per)]
     last = np.array(ends, dtype=np.int64)
@@ -69,47 +80,92 @@ def limited_blocks(released: Released, most: int | None) -> tuple[Int64, Int64]:
     [1, 2, 3]
     """
     first, last = blocks(released)
-    if most is None or most >= TOP:
+    if most is None or most >= last[-1]:
         return first, last
     kept = int(np.searchsorted(last, most)) + 1
     return first[:kept], np.minimum(last[:kept], most)
 
 
-HALF = 28
-"""Bits of the lower half of a count's place in its block: sums of 2³³ halves still fit into 64 bits."""
+def rank_blocks(first: Int64, last: Int64) -> tuple[Int64, Int64, Int64]:
+    """Return the first and last rank of each group of rows, and the count from which on its boxes are its own.
+
+    >>> begin, end, start = rank_blocks(*blocks())
+    >>> begin[:3].tolist(), end[:3].tolist(), start[:3].tolist(), int(end[-1]) == 2**37
+    ([1, 2, 3], [1, 2, 3], [8, 16, 24], True)
+    """
+    above = last // STEEP
+    rises = np.flatnonzero(np.diff(above, prepend=0) > 0)
+    end = above[rises]
+    return np.concatenate([[0], end[:-1]])[: end.size] + 1, end, first[rises]
 
 
-def block_sums(counts: Int64, items: Int64, first: Int64, last: Int64, released: Released) -> list[int]:
-    """Return Σ S(t) or Σ f[t] over each block, exactly, as whole numbers of at most 2⁶²; counts ascend from 1.
+def exact_numbers(
+    counts: Int64, items: Int64, first: Int64, last: Int64, released: Released, top: int = TOP
+) -> tuple[list[int], list[int]]:
+    """Return the boxes of every column block and of every group of rows, exactly, each at most 2⁶².
 
-    A count above the last block is taken as its end. An item with count h adds min(h − first + 1, width) to the sum
-    of S over a block that begins at or below h.
+    ``items[i]`` items have count ``counts[i]``; counts ascend from 1, those above ``top`` are taken as that.
 
-    >>> counts, items = np.array([2, 5]), np.array([10, 1])
-    >>> block_sums(counts, items, np.array([1, 2, 3]), np.array([1, 2, 6]), "at_least")
-    [11, 11, 3]
-    >>> block_sums(counts, items, np.array([1, 2, 3]), np.array([1, 2, 3]), "exactly")
+    >>> counts, items = np.array([2, 20]), np.array([10, 1])
+    >>> first, last = limited_blocks("at_least", 24)
+    >>> columns, rows = exact_numbers(counts, items, first, last, "at_least")
+    >>> columns[:4], sum(columns[4:]), rows         # the row of 20 from the count 8 on
+    ([11, 11, 1, 1], 3, [13, 0, 0])
+    >>> exact_numbers(counts, items, np.array([1, 2, 3]), np.array([1, 2, 30]), "exactly")[0]
     [0, 10, 1]
     """
-    counts = np.minimum(counts, last[-1])
-    edge = np.concatenate([[0], np.searchsorted(counts, last, side="right")])
+    counts = np.minimum(counts, top)
     running = np.concatenate([[0], np.cumsum(items)])
-    inside = np.diff(running[edge])
     if released == "exactly":
-        return [min(int(n), TOP) for n in inside]
-    beyond = running[-1] - running[edge[1:]]
-    place = counts - np.repeat(first, np.diff(edge)) + 1
-    low = _sums(items * (place & ((1 << HALF) - 1)), edge)
-    high = _sums(items * (place >> HALF), edge)
-    width = last - first + 1
-    return [
-        min((int(h) << HALF) + int(lo) + int(n) * int(w), TOP) for h, lo, n, w in zip(high, low, beyond, width)
-    ]
+        edge = np.concatenate([[0], np.searchsorted(counts, last, side="right")])
+        edge[-1] = counts.size  # counts beyond the grid are taken as its end
+        return [min(int(n), TOP) for n in np.diff(running[edge])], []
+    diagram = _Diagram(counts, running, np.concatenate([[0], np.cumsum(counts.astype(object) * items.astype(object))]))
+    above = last // STEEP
+    columns = diagram.columns(first, np.minimum(last, diagram.count_of(above + 1)), above)
+    begin, end, start = rank_blocks(first, last)
+    rows = diagram.rows(begin - 1, np.minimum(end, diagram.reached(start)), start)
+    return [min(int(n), TOP) for n in columns], [min(int(n), TOP) for n in rows]
 
 
-def _sums(values: Int64, edge: NDArray[np.intp]) -> Int64:
-    """Add up the values between edges (differences of running sums are right even where these wrap around)."""
-    return np.diff(np.concatenate([[0], np.cumsum(values)])[edge])
+@dataclass(frozen=True, eq=False)
+class _Diagram:
+    """Boxes under running sums of items and of their counts, from the smallest count on."""
+
+    counts: Int64
+    running: Int64
+    boxes: NDArray[Any]
+
+    def reached(self, t: Int64) -> Int64:
+        """S(t)."""
+        return np.asarray(self.running[-1] - self.running[np.searchsorted(self.counts, t)])
+
+    def count_of(self, rank: Int64) -> Int64:
+        """h of the item of a rank, 0 where there are fewer."""
+        smaller = np.maximum(self.running[-1] - rank, -1)  # items after it
+        at = np.searchsorted(self.running, smaller, side="right") - 1
+        return np.where(smaller >= 0, np.append(self.counts, 0)[np.maximum(at, 0)], 0)
+
+    def columns(self, a: Int64, b: Int64, above: Int64) -> NDArray[Any]:
+        """Σ (S(t) − above) over a ≤ t ≤ b, 0 where there is no such t."""
+        low, high = np.searchsorted(self.counts, a), np.searchsorted(self.counts, b, side="right")
+        more, within = (self.running[-1] - self.running[high]).astype(object), self.boxes[high] - self.boxes[low]
+        wide = (b - a + 1).astype(object)
+        found = within + more * b - (self.running[-1] - self.running[low]).astype(object) * (a - 1) - wide * above
+        return np.where(b >= a, found, 0)
+
+    def rows(self, before: Int64, until: Int64, start: Int64) -> NDArray[Any]:
+        """Σ (h_i − start + 1) over the ranks after ``before`` up to ``until``, 0 where there are none."""
+        found = self._largest(until) - self._largest(before) - (until - before).astype(object) * (start - 1)
+        return np.where(until > before, found, 0)
+
+    def _largest(self, rank: Int64) -> NDArray[Any]:
+        """Boxes of so many of the largest items, of which there are as many."""
+        rank = np.minimum(rank, self.running[-1])
+        count = self.count_of(np.maximum(rank, 1))
+        at = np.searchsorted(self.counts, count, side="right")
+        larger = self.running[-1] - self.running[at]
+        return np.asarray(self.boxes[-1] - self.boxes[at] + (rank - larger).astype(object) * count)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +173,8 @@ class NoisyCurve:
     """The released numbers with their public parameters: all that the answers of a direct profile are made from.
 
     first, last : counts of each block, ascending and without gaps
-    numbers : sums of S ("at_least") or of f ("exactly") over each block, plus noise
+    numbers : boxes of each block of columns ("at_least"), or items with a count in it ("exactly"), plus noise
+    ranks : boxes of each group of rows, plus noise ("at_least" only)
     noise : law of the noise on every number
     released : "at_least" or "exactly"
     max_contributions : C, the occurrences one person may add over all groups together, or None
@@ -135,6 +192,7 @@ class NoisyCurve:
     changes: int = 1
     persons: Literal["", "limited", "promised", "items"] = ""
     label: str | None = None
+    ranks: Int64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     def __post_init__(self) -> None:
         if not self.first.size or not self.first.shape == self.last.shape == self.numbers.shape:
@@ -145,7 +203,9 @@ class NoisyCurve:
             raise InputError(f"released must be 'at_least' or 'exactly', got {self.released!r}")
         if self.noise.power != 1:
             raise InputError(f"noise must have power 1, got {self.noise.power}")
-        for array in (self.first, self.last, self.numbers):
+        if self.ranks.size != (self.start.size if self.released == "at_least" else 0):
+            raise InputError(f"ranks must be one for each group of rows, got {self.ranks.size} for {self.start.size}")
+        for array in (self.first, self.last, self.numbers, self.ranks):
             array.flags.writeable = False
 
     @property
@@ -154,9 +214,33 @@ class NoisyCurve:
         return self.last - self.first + 1
 
     @property
+    def above(self) -> Int64:
+        """Rank above which boxes belong to each block of columns."""
+        return self.last // STEEP
+
+    @cached_property
+    def _rows(self) -> tuple[Int64, Int64, Int64]:
+        return rank_blocks(self.first, self.last)
+
+    @property
+    def rank_last(self) -> Int64:
+        """Last rank of each group of rows."""
+        return self._rows[1]
+
+    @property
+    def rank_width(self) -> Int64:
+        """Ranks in each group of rows."""
+        return self._rows[1] - self._rows[0] + 1
+
+    @property
+    def start(self) -> Int64:
+        """Count from which on boxes belong to each group of rows."""
+        return self._rows[2]
+
+    @property
     def cells(self) -> int:
         """How many numbers were released."""
-        return int(self.numbers.size)
+        return int(self.numbers.size + self.ranks.size)
 
     @property
     def layout(self) -> Layout:

@@ -16,6 +16,8 @@
 Every message says what must hold and what was given: ``epsilon must be > 0, got -1.0``.
 """
 
+import warnings
+
 from .text import inert
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "SealedError",
     "UnnoiseError",
     "UnnoiseWarning",
+    "warn_renamed",
 ]
 
 
@@ -78,3 +81,18 @@ class UnnoiseWarning(UserWarning):
 
 class ClaimWarning(UnnoiseWarning):
     """The data do not look like the noise they are said to carry."""
+
+
+def warn_renamed(old: str, new: str, since: str, *, depth: int = 3) -> None:
+    """Say that a public name, argument or option goes by another one: the old one works for a minor version more.
+
+    ``depth`` : how far above this function whoever used the old name is
+
+    >>> with warnings.catch_warnings(record=True) as said:
+    ...     warnings.simplefilter("always")
+    ...     warn_renamed("un.old", "un.new", "0.2")
+    >>> print(said[0].message)
+    un.old is un.new since 0.2; the old name goes with the minor version after that
+    """
+    text = f"{old} is {new} since {since}; the old name goes with the minor version after that"
+    warnings.warn(text, DeprecationWarning, stacklevel=depth)

@@ -24,7 +24,7 @@ import numpy as np
 
 from ..arrays import Floats, Int64
 from ..checks import check_integer
-from ..curve import NoisyCurve, block_sums, blocks
+from ..curve import NoisyCurve, blocks, exact_numbers
 from ..errors import OverloadError
 from ..estimators.falling import falling
 from ..noise import DiscreteLaplace, Exact, exact_positive, tidy
@@ -183,10 +183,11 @@ def _with_zeros(setting: Setting, domain: int) -> Setting:
 def simulated_curve(counts: Int64, number: Int64, epsilon: float, rng: np.random.Generator) -> NoisyCurve:
     """A noisy curve of data that nobody has."""
     first, last = blocks()
-    a = math.exp(-epsilon)
-    noise = rng.geometric(1 - a, first.size) - rng.geometric(1 - a, first.size)
-    exact = np.array(block_sums(counts, number, first, last, "at_least"), dtype=np.int64)
-    return NoisyCurve(first, last, exact + noise, DiscreteLaplace(epsilon), label="simulated")
+    columns, rows = exact_numbers(counts, number, first, last, "at_least")
+    a, exact = math.exp(-epsilon), np.array([*columns, *rows], dtype=np.int64)
+    noisy = exact + rng.geometric(1 - a, exact.size) - rng.geometric(1 - a, exact.size)
+    law, split = DiscreteLaplace(epsilon), first.size
+    return NoisyCurve(first, last, noisy[:split].copy(), law, label="simulated", ranks=noisy[split:].copy())
 
 
 def _errors(found: tuple[Int64, Floats], counts: Int64, number: Int64) -> list[float]:

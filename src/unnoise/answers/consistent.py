@@ -35,7 +35,7 @@ import numpy as np
 from ..arrays import Floats
 from ..errors import ConvergenceError, InputError
 from ..estimators.side_by_side import Together, covariance, side_by_side
-from .estimate import Estimate, number
+from .estimate import Columnar, Estimate, number
 from .sites import Gathered, as_estimate, occurrences_of, reach_of
 
 __all__ = ["Rules", "SiteRow", "SiteTable", "project", "table_of"]
@@ -78,7 +78,7 @@ class SiteRow:
 
 
 @dataclass(frozen=True, eq=False)
-class SiteTable:
+class SiteTable(Columnar):
     """Rows that keep the rules; prints as a table."""
 
     rows: tuple[SiteRow, ...]
@@ -110,24 +110,6 @@ class SiteTable:
             found |= {name: [e.value for e in answers], f"{name}_low": [e.low for e in answers],
                       f"{name}_high": [e.high for e in answers]}
         return found
-
-    def to_arrow(self) -> Any:
-        """Return the columns as a pyarrow Table."""
-        import pyarrow
-
-        return pyarrow.table(self.columns())
-
-    def to_polars(self) -> Any:
-        """Return the columns as a polars DataFrame."""
-        import polars
-
-        return polars.DataFrame(self.columns())
-
-    def to_pandas(self) -> Any:
-        """Return the columns as a pandas DataFrame."""
-        import pandas
-
-        return pandas.DataFrame(self.columns())
 
     def __str__(self) -> str:
         lines = [("sites", "periods", "reach", "95 % interval", "occurrences")]

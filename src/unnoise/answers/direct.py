@@ -1,17 +1,17 @@
 """Answers from a noisy curve: numbers of items and sums over them, with intervals that need no assumption.
 
-**Items with count ≥ t** ("at_least"). For a block of its own, S(t) = y − Z exactly, so S̃ ± q with q the smallest whole
-number that |Z| exceeds with probability ≤ 1 − level is a finite-sample interval; noise being whole, it covers more than
-nominal (97.3 % at ε = 1). Within a wider block S lies between its neighbours: at most the mean of the last block that
-ends at or before t, at least the mean of the first that begins at or after t. Differences S(lo) − S(hi + 1) carry two
-noises, whose exact law is the noise of power 2; where a wider block is involved each side takes half the error.
+**Items with count ≥ t** ("at_least"): limits of the whole diagram (:mod:`unnoise.answers.diagram`), which hold for
+finite samples and fall; noise being whole, they cover more than nominal. Differences S(lo) − S(hi + 1) of single
+columns that surely hold boxes carry two noises, whose exact law is the noise of power 2; elsewhere each side takes half
+the error.
 
 **"exactly"** (noise on f): the sum of n numbers carries the noise of power n; blocks inside the range bound from below,
 blocks that meet it from above.
 
-**Σ g(h)** = Σ_t (g(t) − g(t−1))·S(t), g(0) = 0, is Σ_j c_j·y_j with c_j the slope of g's chord over block j, up to
-M (:mod:`unnoise.estimators.falling`): unbiased but for what the chord misses, at most the largest distance of g from
-its chord for every item in the block, which widens the interval. Four cumulants of the noise make the rest.
+**Σ g(h)** is a sum over boxes: Σ_t (g(t) − g(t−1)) over those of columns, linear in the numbers; a row adds
+G(n) = g(start − 1 + n) − g(start − 1) for its n boxes, for which G(y) − a/(1−a)²·(G(y+1) − 2G(y) + G(y−1)) is unbiased
+(the noise has an inverse of three taps). Wide blocks take the chord of g; what it misses widens the interval. Four
+cumulants of the noise, with the slope of G at the fitted counts, make the rest.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from ..arrays import Floats, Int64
-from ..curve import TOP, NoisyCurve
+from ..curve import SINGLE, TOP, NoisyCurve
 from ..errors import InputError
 from ..estimators._fit import Notice
 from ..estimators.falling import falling, largest_count, spread, upper_quantile
 from ..estimators.linear import Function
 from .bands import NO_END, Limits
+from .diagram import Diagram
 from .estimate import Estimate
 from .profile import Answers, Profile
 from .sums import xlogx
@@ -104,20 +106,45 @@ class DirectProfile(Profile):
 
     def _bands(self, lo: Int64, hi: Int64, level: float) -> Limits:
         lo, hi = np.maximum(lo, 1), np.asarray(hi)
-        find = _between_at_least if self.curve.released == "at_least" else _between_exactly
-        return find(self.curve, lo, hi, level)
+        if self.curve.released == "exactly":
+            return _between_exactly(self.curve, lo, hi, level)
+        return self._between_at_least(lo, hi, (1 - level) / 2)
+
+    @cached_property
+    def _diagram(self) -> Diagram:
+        return Diagram(self.curve)
+
+    def _between_at_least(self, lo: Int64, hi: Int64, tail: float) -> Limits:
+        """S(lo) − S(hi + 1), where the second is 0 without an end."""
+        curve, opened = self.curve, hi >= min(self.largest, NO_END)
+        beyond = np.where(opened, lo, hi) + 1
+        one, half = self._diagram.limits(tail).at(lo), self._diagram.limits(tail / 2)
+        first, second = half.at(lo), half.at(beyond)
+        low, high = np.maximum(first[0] - second[1], 0.0), first[1] - second[0]
+        known = int(np.searchsorted(curve.last, SINGLE["at_least"], side="right"))
+        both = beyond <= min(self._diagram.sure, known)
+        at, after = (np.minimum(t, max(known, 1)) - 1 for t in (lo, beyond))
+        raw = (curve.numbers[at] - curve.numbers[after] + curve.above[at] - curve.above[after]).astype(float)
+        q = upper_quantile(curve.noise, 2, tail)
+        low, high = np.where(both, (raw - q).clip(0), low), np.where(both, np.minimum(raw + q, one[1]), high)
+        low, high = np.where(opened, one[0], low), np.where(opened, one[1], np.maximum(high, low))
+        estimate = np.where(both & ~opened, raw, self._band_values(lo, hi))
+        stderr = (high - low) / (2 * float(ndtri(1 - tail)))
+        empty = (hi < lo) | (lo > self.largest)
+        return Limits(*(np.where(empty, 0.0, column) for column in (estimate, stderr, low, high)))
 
     # ---------------------------------------------------------------- sums over items
 
     def _require_growth(self, g: Function) -> None:
         """Refuse a g that is not finite at the counts in question."""
-        if not np.isfinite(self._chords(g)[0]).all():
+        with np.errstate(over="ignore", invalid="ignore"):
+            ends = np.append(_values(g, np.array([1])), _values(g, np.array([self.largest])))
+        if not np.isfinite(ends).all():
             raise InputError(f"g must be finite for counts up to {self.largest}")
 
-    def _chords(self, g: Function) -> tuple[Floats, Floats]:
-        """Return weight c_j and the farthest distance of g from its chord, for the blocks up to M."""
+    def _chords(self, g: Function, kept: int) -> tuple[Floats, Floats]:
+        """Return weight c_j and the farthest distance of g from its chord, for the first blocks."""
         curve = self.curve
-        kept = int(np.searchsorted(curve.last, self.largest)) + 1
         first, last = curve.first[:kept], curve.last[:kept]
         with np.errstate(over="ignore", invalid="ignore"):
             if curve.released == "exactly":
@@ -133,13 +160,46 @@ class DirectProfile(Profile):
         return rise / (last - first + 1), missed
 
     def _sum(self, g: Function, level: float) -> tuple[float, float, float, float]:
-        weight, missed = self._chords(g)
         curve = self.curve
-        estimate = float(weight @ curve.numbers[: weight.size].astype(float))
-        stderr, half = spread(weight, curve.noise, level)
-        inside = self._band_values(curve.first[: weight.size], curve.last[: weight.size])
+        columns, groups = self._diagram.last if curve.released == "at_least" else (curve.numbers.size, 0)
+        weight, missed = self._chords(g, columns)
+        estimate = float(weight @ curve.numbers[:columns].astype(float))
+        inside = self._band_values(curve.first[:columns], curve.last[:columns])
         slack = float(missed @ (inside + np.where(missed > 0, 1, 0) * (inside > 0)))
+        if groups:
+            more, slopes, doubt = self._rows(g, groups)
+            estimate, weight, slack = estimate + more, np.append(weight, slopes), slack + doubt
+        stderr, half = spread(weight, curve.noise, level)
         return estimate, stderr, estimate - half - slack, estimate + half + slack
+
+    def _rows(self, g: Function, groups: int) -> tuple[float, Floats, float]:
+        """Return what the rows add to Σ g(h), how it moves with each number, and what wide groups leave open."""
+        curve, a = self.curve, self.curve.noise.a
+        before, width = curve.start[:groups].astype(float) - 1, curve.rank_width[:groups].astype(float)
+
+        def boxes(n: Floats) -> Floats:
+            at = np.minimum(before + np.maximum(n, 0), float(TOP))
+            start = _values(g, before.astype(np.int64))
+            slope = _values(g, before.astype(np.int64) + 1) - start
+            return np.where(n >= 0, _values(g, at.astype(np.int64)) - start, n * slope)
+
+        y = np.rint(curve.ranks[:groups] / width)
+        bent = boxes(y + 1) - 2 * boxes(y) + boxes(y - 1)
+        found = width * (boxes(y) - np.where(width == 1, a / (1 - a) ** 2, 0.0) * bent)
+        fitted = np.maximum(self._count_of(curve.rank_last[:groups]) - before, 0)
+        reach = max(1.0, curve.noise.variance**0.5)
+        slopes = (boxes(fitted + reach) - boxes(np.maximum(fitted - reach, -1))) / (
+            reach + np.minimum(fitted + 1, reach)
+        )
+        apart = np.abs(np.diff(fitted, append=0.0))
+        bend = np.abs(boxes(fitted + apart) - 2 * boxes(fitted) + boxes(np.maximum(fitted - apart, 0)))
+        return float(found.sum()), slopes, float((width * bend)[width > 1].sum())
+
+    def _count_of(self, rank: Int64) -> Floats:
+        """The fitted count of the item of a rank, 0 where there are fewer."""
+        larger = np.cumsum((self.mass * self.items)[::-1])
+        at = np.searchsorted(larger, rank - 0.5)
+        return np.append(self.support[::-1].astype(float), 0.0)[at]
 
     @property
     def total(self) -> Estimate:
@@ -174,13 +234,21 @@ class DirectProfile(Profile):
             return 0.0, float(self.largest)
         surer = 1 - (1 - level) * SURER
         _, _, fewest, most = (float(x[0]) for x in self._bands(np.array([1]), np.array([NO_END]), surer))
-        t = np.append(self.curve.first[self.curve.first <= self.largest] - 1, self.largest)
+        t = self._turns(level)
         _, _, low, high = self._bands(t + 1, np.full_like(t, NO_END), 1 - (1 - level) * (1 - SURER))
         low[-1], high[-1] = 0.0, 0.0
         possible = np.flatnonzero(low <= (1 - q) * most + 1e-9)
         unsure = np.flatnonzero(high > (1 - q) * fewest + 1e-9)
         last = int(t[min(unsure[-1] + 1, t.size - 1)]) if unsure.size else int(t[0])
         return float(t[possible[0]]), float(last)
+
+    def _turns(self, level: float) -> Int64:
+        """Counts at which the limits of S may change, up to the largest."""
+        if self.curve.released == "exactly":
+            ends = self.curve.first.astype(float) - 1
+        else:
+            ends = np.append(0.0, self._diagram.limits((1 - level) * (1 - SURER) / 2).ends)
+        return np.append(ends[ends < self.largest], self.largest).astype(np.int64)
 
     def to_dict(self, level: float = 0.95) -> dict[str, Any]:
         """Return everything as plain Python, the guarantee included."""
@@ -232,40 +300,3 @@ def _quantiles(curve: NoisyCurve, noises: NDArray[Any], tail: float) -> Floats:
     """The upper quantile of the sum of so many noises, for each entry."""
     sizes, where = np.unique(noises, return_inverse=True)
     return np.array([float(upper_quantile(curve.noise, int(n), tail)) for n in sizes])[where]
-
-
-def _between_at_least(curve: NoisyCurve, lo: Int64, hi: Int64, level: float) -> Limits:
-    """The same from noisy S: S(lo) − S(hi + 1), where the second is 0 past the end of the grid."""
-    end, tail = int(curve.last[-1]), (1 - level) / 2
-    empty, opened = (hi < lo) | (lo > end), hi >= min(end, NO_END)
-    upper, beyond = np.minimum(lo, end), np.minimum(hi, end - 1) + 1
-    both = _single(curve, upper) & _single(curve, beyond)
-    alone, first, second = (_curve_at(curve, *pair) for pair in ((upper, tail), (upper, tail / 2), (beyond, tail / 2)))
-    value = first.estimate - second.estimate
-    q = upper_quantile(curve.noise, 2, tail)
-    stderr = np.where(both, (2 * curve.noise.variance) ** 0.5, np.hypot(first.stderr, second.stderr))
-    low = np.where(both, value - q, first.low - second.high)
-    high = np.where(both, value + q, first.high - second.low)
-    columns = [np.where(opened, one, two) for one, two in zip(alone, (value, stderr, low.clip(0), high.clip(0)))]
-    return Limits(*(np.where(empty, 0.0, column) for column in columns))
-
-
-def _single(curve: NoisyCurve, t: Int64) -> NDArray[np.bool_]:
-    """Tell which counts are blocks of their own."""
-    at = np.searchsorted(curve.last, t)
-    return np.asarray(curve.first[at] == curve.last[at])
-
-
-def _curve_at(curve: NoisyCurve, t: Int64, tail: float) -> Limits:
-    """S(t) with limits that each fail with probability ``tail``: last block up to t, first one from t on."""
-    at = np.searchsorted(curve.last, t)
-    before = np.where(curve.last[at] == t, at, np.maximum(at - 1, 0))
-    after = np.where(curve.first[at] == t, at, at + 1)
-    width, numbers = curve.width, np.clip(curve.numbers, -TOP, TOP)
-    q = upper_quantile(curve.noise, 1, tail)
-    high = (numbers[before] + q) // width[before]
-    beyond = np.minimum(after, curve.cells - 1)
-    low = np.where(after < curve.cells, -((q - numbers[beyond]) // width[beyond]), 0)
-    stderr = curve.noise.variance**0.5 / width[at]
-    high = high.clip(0)
-    return Limits(numbers[at] / width[at], stderr, np.minimum(low, high).clip(0).astype(float), high.astype(float))

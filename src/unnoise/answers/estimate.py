@@ -17,13 +17,39 @@ from numpy.typing import NDArray
 from ..checks import check_share
 from ..errors import InputError
 
-__all__ = ["KINDS", "TOO_NOISY", "Estimate", "number"]
+__all__ = ["KINDS", "TOO_NOISY", "Columnar", "Estimate", "number"]
 
 KINDS = ("robust", "model")
 """Kinds of interval."""
 
 TOO_NOISY = "too noisy to tell"
 """What a marked answer says of itself, in every surface."""
+
+
+class Columnar:
+    """Something that can be had as columns of equal length, and so as a table of any library."""
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Return the columns by name."""
+        raise NotImplementedError
+
+    def to_arrow(self) -> Any:
+        """Return the columns as a pyarrow Table."""
+        import pyarrow
+
+        return pyarrow.table(self.columns())
+
+    def to_polars(self) -> Any:
+        """Return the columns as a polars DataFrame."""
+        import polars
+
+        return polars.DataFrame(self.columns())
+
+    def to_pandas(self) -> Any:
+        """Return the columns as a pandas DataFrame."""
+        import pandas
+
+        return pandas.DataFrame(self.columns())
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -63,6 +63,11 @@ twentieth as wide as one without a model. (On smooth profiles models are right d
 three merges and more; with 0.3, which would keep every truth within five widths, intervals would always hold.)"""
 
 
+HIDDEN, QUARTER = 3.0, 4.0
+"""Nats that a rearrangement of items may cost and not be seen (e⁻³ = 1/20), and how far intervals reach towards it: a
+quarter of the way, so that whatever the noise hides is within a few widths."""
+
+
 def _quadratic(weights: Floats, covariance: Floats) -> Floats:
     """bᵀCb for each row b, at least 0."""
     return np.asarray(np.maximum(np.einsum("ij,ij->i", weights @ covariance, weights), 0.0))
@@ -188,7 +193,7 @@ class ModelledProfile(Profile):
     def _limits(self, lo: Int64, hi: Int64, stderr: Floats, level: float) -> tuple[Floats, Floats]:
         """Limits around every centre, of which the outermost count."""
         centres = self._centres(lo, hi)
-        stderr = np.hypot(stderr, self._drowned(lo, centres[-1]))
+        stderr = np.hypot(stderr, self._drowned(lo, hi))
         ends = [positive_limits(centre, stderr, level) for centre in centres]
         ends += [self._from_the_rest(centre, stderr, level) for centre in centres if math.isfinite(self._whole)]
         return np.min([low for low, _ in ends], axis=0), np.max([high for _, high in ends], axis=0)
@@ -198,8 +203,13 @@ class ModelledProfile(Profile):
         low, high = positive_limits(np.maximum(self._whole - centre, 0.0), stderr, level)
         return np.maximum(self._whole - high, 0.0), self._whole - low
 
-    def _drowned(self, lo: Int64, mean: Floats) -> Floats:
-        """How many items of the count ``lo`` the noise can hide; of no account where more than that are seen."""
+    def _drowned(self, lo: Int64, hi: Int64) -> Floats:
+        """How many items of the count ``lo`` the noise can hide; of no account where more than that are seen about it.
+
+        About it: up to a deviation of the noise further. Items of 2,000 say nothing about those of 1.
+        """
+        blur = round(math.sqrt(self.noisy.noise.variance))
+        mean = np.maximum(self._shares(lo, np.minimum(hi, lo + blur)) @ self._posterior.mean, 0.0)
         blocks, hidden = self._posterior.channel.blocks, np.sqrt(self._posterior.hidden)
         at = np.minimum(np.searchsorted(blocks.stop[: blocks.covered], lo, side="right"), blocks.covered - 1)
         noise = np.where(lo <= self._top, hidden[at], 0.0)
@@ -252,9 +262,37 @@ class ModelledProfile(Profile):
             ends = np.full_like(k, NO_END)
             value = self._centres(k, ends)[0]
             low, high = self._limits(k, ends, np.sqrt(self._curve_variance), level)
+            fewest, most = self._rearranged(k)
+            low = np.minimum(low, value - (value - fewest) / QUARTER)
+            high = np.maximum(high, value + (most - value) / QUARTER)
             low = np.maximum.accumulate(low[::-1])[::-1]
             self._known_curves[level] = low, np.maximum(np.minimum.accumulate(high), value)
         return self._known_curves[level]
+
+    def _rearranged(self, k: Int64) -> tuple[Floats, Floats]:
+        """Fewest and most items at or above each k if those about it lay elsewhere, as far as the noise would hide it.
+
+        n items spread by ± s about their counts change the likelihood by about n·(s/σ)⁴/4 nats. Those between k − s and
+        k + s, of the mean count μ, may be at k − 1 and k + s as well, or at k − s and k.
+        """
+        t = np.arange(self._least_count, self._top + 2)
+        above = self._centres(t, np.full_like(t, NO_END))[0]
+        mass = np.maximum(above[:-1] - above[1:], 0.0)
+        number, moment = (np.concatenate([[0.0], np.cumsum(w)]) for w in (mass, mass * t[:-1]))
+        sigma, first = math.sqrt(self.noisy.noise.variance), self._least_count
+        s = np.full(k.size, sigma)
+        for _ in range(3):
+            lo, hi = (np.clip(k + sign * np.floor(s).astype(np.int64), first, self._top) for sign in (-1, 1))
+            within = number[hi - first + 1] - number[lo - first]
+            s = np.minimum(sigma * (4 * HIDDEN / np.maximum(within * self._share, HIDDEN)) ** 0.25, 2 * sigma)
+        mean = (moment[hi - first + 1] - moment[lo - first]) / np.maximum(within, 1e-12)
+        upper = above[np.minimum(hi - first + 1, t.size - 1)]
+        share = np.clip((mean - (k - 1)) / np.maximum(hi - k + 1, 1), 0.0, 1.0)
+        most = np.where(k > lo, np.clip((mean - lo) / np.maximum(k - lo, 1), 0.0, 1.0), 1.0)
+        moves = (s >= 1) & (within > 0)
+        here = above[k - first]
+        return np.where(moves, np.minimum(upper + share * within, here), here), np.where(
+            moves, np.maximum(upper + most * within, here), here)
 
     @cached_property
     def _curve_variance(self) -> Floats:

@@ -30,7 +30,7 @@ from ..noisy import NoisyProfile
 from . import render as _render
 from .bands import NO_END, Bands, Limits
 from .check import claim_warnings
-from .estimate import KINDS, Estimate
+from .estimate import KINDS, Columnar, Estimate
 from .sums import bounded, check_growth, entropy_limits, sum_limits, xlogx
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(Columnar):
     """A frequency table: how many items fall in each range of counts, and how many reach it."""
 
     rows: tuple[Row, ...]
@@ -105,24 +105,6 @@ class Table:
             found |= {name: [e.value for e in answers], f"{name}_low": [e.low for e in answers],
                       f"{name}_high": [e.high for e in answers]}  # fmt: skip
         return found
-
-    def to_arrow(self) -> Any:
-        """Return the columns as a pyarrow Table."""
-        import pyarrow
-
-        return pyarrow.table(self.columns())
-
-    def to_polars(self) -> Any:
-        """Return the columns as a polars DataFrame."""
-        import polars
-
-        return polars.DataFrame(self.columns())
-
-    def to_pandas(self) -> Any:
-        """Return the columns as a pandas DataFrame."""
-        import pandas
-
-        return pandas.DataFrame(self.columns())
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Return the rows as plain dicts."""

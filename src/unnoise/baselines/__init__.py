@@ -17,10 +17,10 @@ from .central import bins, hay, manurangsi, suresh, thresholded
 from .graphs import graphical, karwa, karwa_degrees, synthetic_graph
 from .partitions import blocki
 from .reach import VectorOfCounts, vector_of_counts
-from .streaming import SampledProfile, adaptive_sample, min_wise_sample
+from .streaming import SampledProfile, bucketed_profile, min_wise_sample
 
 __all__ = [
-    "BASELINES", "Mechanism", "Released", "SampledProfile", "VectorOfCounts", "adaptive_sample", "graphical",
+    "BASELINES", "Mechanism", "Released", "SampledProfile", "VectorOfCounts", "bucketed_profile", "graphical",
     "karwa_degrees", "min_wise_sample", "synthetic_graph", "vector_of_counts",
 ]  # fmt: skip
 

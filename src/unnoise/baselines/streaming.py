@@ -1,17 +1,22 @@
 """Profiles of a stream in little memory, without privacy: comparators at equal memory.
 
 * **Datar & Muthukrishnan** (ESA 2002, rarity and similarity over windows): k hash functions; for each the item of least
-  hash is kept with its count, which makes k independent uniform draws, with replacement, from the distinct items.
-* **Chen, Indyk & Woodruff** (ITCS 2024, space-optimal profile estimation): their algorithm and its constants were not
-  at hand; what stands here is the idea it rests on, one hash function that samples items at a rate adapted to their
-  number (the k of least hash, without replacement), each with its count.
+  hash is kept with its count, which makes k independent uniform draws, with replacement, from the distinct items. A
+  word of hash and a word of count each: 16·k bytes. The share of items with count t has the standard deviation
+  √(f(1 − f)/k).
+* **Chen, Indyk & Woodruff** (ITCS 2024, space-optimal profile estimation): Σ_{t≤τ} |N̂_t − N_t| ≤ ε·D with
+  O(1/ε² + log n) bits, so a constant number of bits to a sample, where words are needed above. Their bounds could be
+  read, not their constants; what is run here has the same bound: items sampled at a rate adapted to their number fall
+  into buckets whose counters stop at τ + 1, and collisions are undone.
 
-A word of hash and a word of count for each sample: memory of k samples is 16·k bytes. The share of items with count t
-so has the standard deviation √(f(1 − f)/k), the second times √(1 − k/D).
+**Undoing collisions.** With λ_t the sampled items of count t to a bucket, the counts of buckets are compound Poisson,
+and their law q obeys v·q_v = Σ_t t·λ_t·q_{v−t} (Panjer), which gives λ_1, λ_2, … from q one after the other
+(B. Buchmann, R. Grübel, "Decompounding", Ann. Statist. 2003). Of counts above τ only the number is known, from q_0.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,51 +26,58 @@ from ..arrays import Floats, Int64
 from ..checks import check_integer
 from ._mechanism import as_true_counts
 
-__all__ = ["SampledProfile", "adaptive_sample", "min_wise_sample"]
+__all__ = ["SampledProfile", "bucketed_profile", "min_wise_sample"]
 
 WORD = 16
-"""Bytes of a sample: its hash and its count."""
+"""Bytes of a sample that is kept whole: its hash and its count."""
+
+LOAD = 0.5
+"""Sampled items to a bucket."""
 
 
 @dataclass(frozen=True, eq=False)
 class SampledProfile:
-    """The counts of sampled items, and what they say of all."""
+    """What a sample says: ``items[t]`` items of count t, the last entry those beyond; and its memory."""
 
-    counts: Int64
-    distinct: float
+    items: Floats
+    bytes: int
 
     @property
-    def bytes(self) -> int:
-        """Memory of the sample."""
-        return WORD * int(self.counts.size)
-
-    def fractions(self, top: int) -> Floats:
-        """Estimated f[0..top] over the items that occur."""
-        found = np.bincount(np.minimum(self.counts, top + 1), minlength=top + 2)
-        return found[: top + 1] / max(self.counts.size, 1)
+    def distinct(self) -> float:
+        """Number of items that occur."""
+        return float(self.items.sum())
 
 
-def min_wise_sample(counts: Any, size: int, rng: np.random.Generator) -> SampledProfile:
-    """Datar & Muthukrishnan: ``size`` independent draws from the items that occur, from hashes as random as can be."""
-    occurring = _occurring(counts, size)
-    if not occurring.size:
-        return SampledProfile(occurring, 0.0)
-    chosen = rng.integers(0, occurring.size, size)  # the least of D uniform hashes is each item's equally often
-    least = rng.beta(1, occurring.size, size)
-    return SampledProfile(occurring[chosen], 1 / float(least.mean()) - 1)
-
-
-def adaptive_sample(counts: Any, size: int, rng: np.random.Generator) -> SampledProfile:
-    """The ``size`` items of least hash with their counts; D by the hash of the last (Bar-Yossef et al. 2002)."""
-    occurring = _occurring(counts, size)
-    hashes: Floats = rng.random(occurring.size)
-    if occurring.size <= size:
-        return SampledProfile(occurring, float(occurring.size))
-    kept = np.argpartition(hashes, size - 1)[:size]
-    return SampledProfile(occurring[kept], (size - 1) / float(hashes[kept].max()))
-
-
-def _occurring(counts: Any, size: int) -> Int64:
+def min_wise_sample(counts: Any, size: int, rng: np.random.Generator, most: int = 14) -> SampledProfile:
+    """Datar & Muthukrishnan with ``size`` independent draws from the items that occur, hashes as random as can be."""
     check_integer("size", size, 2)
+    occurring = _occurring(counts)
+    if not occurring.size:
+        return SampledProfile(np.zeros(most + 2), WORD * size)
+    chosen = rng.integers(0, occurring.size, size)  # the least of D uniform hashes is each item's equally often
+    distinct = 1 / float(rng.beta(1, occurring.size, size).mean()) - 1
+    found = np.bincount(np.minimum(occurring[chosen], most + 1), minlength=most + 2)
+    return SampledProfile(distinct * found / size, WORD * size)
+
+
+def bucketed_profile(counts: Any, memory: int, rng: np.random.Generator, most: int = 14) -> SampledProfile:
+    """Chen, Indyk & Woodruff's bound: buckets of ⌈log2(most + 2)⌉ bits, ``memory`` bytes of them in all."""
+    check_integer("memory", memory, 2)
+    occurring = _occurring(counts)
+    buckets = 8 * memory // math.ceil(math.log2(most + 2))
+    rate = min(1.0, LOAD * buckets / max(occurring.size, 1))
+    kept = occurring[rng.random(occurring.size) < rate]
+    added = np.bincount(rng.integers(0, buckets, kept.size), weights=kept, minlength=buckets)
+    seen = np.bincount(np.minimum(added, most + 1).astype(np.int64), minlength=most + 2) / buckets
+    empty = max(float(seen[0]), 1 / buckets)
+    rates = np.zeros(most + 2)
+    for t in range(1, most + 1):
+        before = float(np.arange(1, t) * rates[1:t] @ seen[t - 1 : 0 : -1]) if t > 1 else 0.0
+        rates[t] = (t * seen[t] - before) / (t * empty)
+    rates[most + 1] = max(0.0, -math.log(empty) - float(rates.sum()))
+    return SampledProfile(np.clip(rates, 0, None) * buckets / rate, memory)
+
+
+def _occurring(counts: Any) -> Int64:
     array = as_true_counts(counts)
     return array[array > 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,7 +14,7 @@ from ._app import App, app
 
 if TYPE_CHECKING:
     from ..answers.estimate import Estimate
-    from ..protocols.shares import Task
+    from ..protocols.shares import Server, Task
 
 __all__ = ["combine", "overlap", "table", "union"]
 
@@ -36,16 +37,19 @@ app.add_typer(share_app, name="share")
 
 unnoise union berlin.sketch paris.sketch rome.sketch
 
-unnoise union *.sketch --once --json"""
+unnoise union *.sketch --once -o union.html"""
 )
-def union(files: Files, once: Once = False, as_json: opt.AsJson = False) -> None:
+def union(
+    files: Files, once: Once = False, output: opt.Output = None, force: opt.Force = False, as_json: opt.AsJson = False
+) -> None:
     """How many different items occur in any of the files, from the sketches beside each other."""
     from ..sites import union as answer
     from ._show import saying
 
+    _check(output, files, force)
     with saying("answering"):
         found = {"union": answer(*files, max_count=_bound(once))}
-    _print(found, as_json)
+    _show(found, files, output, as_json)
 
 
 @app.command(
@@ -55,18 +59,21 @@ unnoise overlap october.sketch november.sketch
 
 unnoise overlap tv.sketch web.sketch --once"""
 )
-def overlap(files: Files, once: Once = False, as_json: opt.AsJson = False) -> None:
+def overlap(
+    files: Files, once: Once = False, output: opt.Output = None, force: opt.Force = False, as_json: opt.AsJson = False
+) -> None:
     """How many items occur in all of the files; of two also which share was retained, and what only the first has."""
     from .. import sites
     from ._show import saying
 
+    _check(output, files, force)
     bound = _bound(once)
     with saying("answering"):
         found = {"overlap": sites.overlap(*files, max_count=bound)}
         if len(files) == 2:
             found["only in the first"] = sites.unique_reach(*files, max_count=bound)
             found["retained"] = sites.retention(*files, max_count=bound)
-    _print(found, as_json)
+    _show(found, files, output, as_json)
 
 
 @app.command(
@@ -83,14 +90,19 @@ def table(
     ] = "site",
     subsets: Annotated[bool, typer.Option("--subsets", help="Every subset of the sites, up to eight of them.")] = False,
     once: Once = False,
+    output: opt.Output = None,
+    force: opt.Force = False,
     as_json: opt.AsJson = False,
 ) -> None:
     """Reach of sites and periods without contradictions, each file by its labels, or else its name as the site."""
     from ..answers.consistent import SiteTable
+    from ..answers.site_document import table_document
     from ..errors import InputError
     from ..sites import consistent_table
+    from ._output import write_document
     from ._show import print_json, saying
 
+    _check(output, files, force)
     if subsets and by == "period":
         raise InputError("--subsets needs rows by site, got --by period")
     with saying("answering"):
@@ -101,9 +113,11 @@ def table(
     elif by == "period":
         every = max(len(row.sites) for row in rows)
         rows = tuple(row for row in rows if len(row.sites) == every)
+    if output is not None:
+        write_document(table_document(SiteTable(rows)), output)
     if as_json:
         print_json(SiteTable(rows).to_dict())
-    else:
+    elif output != "-":
         typer.echo(str(SiteTable(rows)))
 
 
@@ -126,14 +140,30 @@ def _bound(once: bool) -> int | None:
     return 1 if once else None
 
 
-def _print(found: dict[str, Estimate], as_json: bool) -> None:
-    """Print answers as a table or as JSON."""
+def _check(output: str | None, files: list[str], force: bool) -> None:
+    """Refuse an output whose name does not say what to write, or that must not be written to."""
+    from ..answers.export import check_suffix
+    from ._output import check_output
+
+    if output not in (None, "-"):
+        check_suffix(str(output))
+    check_output(output, files, force=force)
+
+
+def _show(found: dict[str, Estimate], files: list[str], output: str | None, as_json: bool) -> None:
+    """Write answers into the file asked for, if any, and print them as a table or as JSON."""
     from ..answers.questions import mark
     from ..answers.render import rich_table
+    from ..answers.site_document import answers_document
+    from ._output import write_document
     from ._show import print_json, screen
 
+    if output is not None:
+        write_document(answers_document(found, files), output)
     if as_json:
         print_json({name: estimate.to_dict() for name, estimate in found.items()})
+        return
+    if output == "-":
         return
     shown = rich_table("answer", "value", "95 % interval", "remark", left=("answer", "remark"))
     for name, estimate in found.items():
@@ -245,11 +275,7 @@ unnoise share offer server-a -o a.offer""",
 )
 def share_offer(folder: Folder, output: Output) -> None:
     """Write which reports this server holds, for the other server."""
-    from ..protocols.shares import Server
-    from ..replacing import write_whole
-
-    with Server.open(folder) as server:
-        write_whole(output, server.offer())
+    _reply(folder, output, lambda server: server.offer())
 
 
 @share_app.command(
@@ -264,12 +290,9 @@ def share_agree(
     output: Output,
 ) -> None:
     """Write this server's word to add exactly the reports that both hold; spends nothing."""
-    from ..protocols.shares import Server
     from ..protocols.shares.combining import common_reports
-    from ..replacing import write_whole
 
-    with Server.open(folder) as server:
-        write_whole(output, server.agree(common_reports(server.offer(), offer.read_bytes())))
+    _reply(folder, output, lambda server: server.agree(common_reports(server.offer(), offer.read_bytes())))
 
 
 @share_app.command(
@@ -284,11 +307,16 @@ def share_answer(
     output: Output,
 ) -> None:
     """Write the noised sum of the agreed reports; asked again, the same bits."""
+    _reply(folder, output, lambda server: server.answer(word.read_bytes()))
+
+
+def _reply(folder: Path, output: Path, ask: Callable[[Server], bytes]) -> None:
+    """Open a server, ask it one thing and write what it says."""
     from ..protocols.shares import Server
     from ..replacing import write_whole
 
     with Server.open(folder) as server:
-        write_whole(output, server.answer(word.read_bytes()))
+        write_whole(output, ask(server))
 
 
 @app.command(

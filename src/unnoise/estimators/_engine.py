@@ -64,6 +64,9 @@ UNEXPLAINED = 0.05
 ROUNDS, MOST_ATOMS = 5, 12
 """Rounds in which atoms are added, and how many in all."""
 
+TRAPPED = 10.0
+"""Nats to a block by which no sound mode is less likely than the start, which has followed every chance: about one."""
+
 DEEPEST = 50.0
 """Nats below its peak at which a mode of another family may start: from further down Newton's method creeps."""
 
@@ -131,6 +134,10 @@ class Search:
         base = -gammaln(centres + 1)
         return np.asarray(base if self.bound is None else base - gammaln(np.maximum(self.bound - centres, 0.0) + 1))
 
+    def likelihood(self, theta: Floats) -> float:
+        """Log likelihood of the cells."""
+        return self.channel.at(self.channel.widths * np.exp(theta)).value
+
     def fit(
         self, name: str, walk: Walk, rung: int, start: Floats, wanted: float, log_weight: float
     ) -> Model | None:
@@ -195,15 +202,25 @@ class Search:
 
 
 def _round(search: Search, start: Floats, families: Sequence[tuple[str, int]]) -> None:
-    """Climb every family, then free the outlying steps of the best."""
-    for coordinate, order in families:
-        if search.walked <= order:
-            continue
-        walk = search.walk(coordinate, order)
+    """Climb every family, then free the outlying steps of the best; once more from loose walks where that was a trap.
+
+    A rough start is so unlikely under a stiff walk that the way down from there may lead to where no cell is explained,
+    and nothing leads back: more items than the cells can show.
+    """
+    for first in (None, 0):
+        for coordinate, order in families:
+            if search.walked <= order:
+                continue
+            walk = search.walk(coordinate, order)
+            best = search.best
+            theta = start if best is None else best.theta
+            theta = np.maximum(theta, theta.max() - DEEPEST)
+            rung = search.usual(walk, coordinate, order) if first is None else first
+            search.climb(f"{coordinate} order {order}", walk, rung, theta)
         best = search.best
-        theta = start if best is None else best.theta
-        theta = np.maximum(theta, theta.max() - DEEPEST)
-        search.climb(f"{coordinate} order {order}", walk, search.usual(walk, coordinate, order), theta)
+        if best is not None and search.likelihood(best.theta) > search.likelihood(start) - TRAPPED * start.size:
+            break
+        search.models.clear()
     if search.best is not None:
         search.set_free(search.best)
 

@@ -33,7 +33,10 @@ HOPELESS = 1000.0
 """Nats behind what is wanted at which an atom more is worth more than another move."""
 
 NEAR = 8
-"""Counts to either side of an atom to which it may be moved at once, in powers of two."""
+"""Counts to either side of an atom to which it may be moved at once, in powers of two, or a deviation of the noise."""
+
+FIRSTS = 4
+"""Single atoms to begin with, of which the best is kept."""
 
 UNLIKELY, DRAWS = 1e-3, 12
 """Places of less than this share of the best place's likelihood are left out; sets of places drawn."""
@@ -68,7 +71,9 @@ def mixtures(
     """Return mixtures of 1, 2, … atoms among ``counts``; ``wanted`` is the evidence that would count."""
     far = channel.blocks.atoms[channel.blocks.atoms >= FAR]
     found: list[Mixture] = []
-    best = _settled(channel, *_first(channel, counts, total, far), far, level, counts, wanted)
+    firsts = [_fit(channel, *each, far, level, counts.size) for each in _first(channel, counts, total, far)]
+    first = max(firsts, key=lambda one: one.value if one.converged else -math.inf)
+    best = _settled(first, far, level, counts, wanted)
     while best.converged:
         found.append(best)
         size = best.places.size
@@ -77,7 +82,7 @@ def mixtures(
         gain = best.value - found[-2].value if size > 1 else np.inf
         if best.log_evidence + 2 * gain < wanted:
             break
-        best = _settled(channel, *_another(best, counts), far, level, counts, wanted)
+        best = _settled(_fit(channel, *_another(best, counts), far, level, counts.size), far, level, counts, wanted)
     return found
 
 
@@ -97,19 +102,23 @@ def _fit(channel: FourierChannel, places: Int64, mass: Floats, far: Int64, level
     return Mixture(own, mode.theta, walk, precision, mode.log_evidence - cost, value, mode.converged)
 
 
-def _first(channel: FourierChannel, counts: Int64, total: float, far: Int64) -> tuple[Int64, Floats]:
-    """One atom, with all occurrences: the count that explains the cells best."""
+def _first(channel: FourierChannel, counts: Int64, total: float, far: Int64) -> list[tuple[Int64, Floats]]:
+    """One atom, with all occurrences: the FIRSTS counts that explain the cells best.
+
+    Not only the best of them: the mass is a guess as yet, and twice a count is nearly as good as that count.
+    """
     even = np.unique(np.rint(np.append(np.geomspace(1, max(counts[-1], 1), 32), 0)).astype(np.int64))
     full = [part.ends[np.argsort(-part.tally[:-1])[:4]] for part in channel.parts]
-    tried = np.intersect1d(np.concatenate([even, channel.blocks.atoms, *full]), counts)
+    tried = np.unique(np.concatenate([even, channel.blocks.atoms, *full]))
+    tried = tried[(tried >= counts[0]) & (tried <= counts[-1])]
     beyond = np.maximum([part.tally[-1] for part in channel.parts], 1.0).sum() * np.ones(far.size)
     each = total / tried if channel.collide else np.full(tried.size, total)
     values = [
         channel.with_blocks(_blocks(np.array([t]), far)).at(np.append(mass, beyond)).value
         for t, mass in zip(tried, each)
     ]
-    best = int(np.argmax(values))
-    return tried[best : best + 1], np.append(each[best], beyond)
+    best = np.argsort(values)[::-1][:FIRSTS]
+    return [(tried[i : i + 1], np.append(each[i], beyond)) for i in best]
 
 
 def _another(mixture: Mixture, counts: Int64) -> tuple[Int64, Floats]:
@@ -124,11 +133,9 @@ def _another(mixture: Mixture, counts: Int64) -> tuple[Int64, Floats]:
     return places, mass
 
 
-def _settled(
-    channel: FourierChannel, places: Int64, mass: Floats, far: Int64, level: float, counts: Int64, wanted: float
-) -> Mixture:
-    """Fit, then move atoms one by one while that raises the likelihood; less often while far from what is wanted."""
-    best = _fit(channel, places, mass, far, level, counts.size)
+def _settled(best: Mixture, far: Int64, level: float, counts: Int64, wanted: float) -> Mixture:
+    """Move atoms one by one while that raises the likelihood; less often while far from what is wanted."""
+    channel = best.channel
     for turn in range(2 * MOST_POINTS):
         if turn > 1 and best.log_evidence < wanted - HOPELESS:
             break
@@ -199,7 +206,8 @@ def _moved_mass(mixture: Mixture, places: Int64) -> Floats:
 
 def _moves(mixture: Mixture, counts: Int64) -> Sequence[tuple[Int64, Floats]]:
     """Every mixture with one atom moved a little, its occurrences kept."""
-    steps = [sign * 2**k for k in range(int(math.log2(NEAR)) + 1) for sign in (1, -1)]
+    reach = max(NEAR, math.sqrt(mixture.channel.noise.variance))
+    steps = [sign * 2**k for k in range(int(math.log2(reach)) + 1) for sign in (1, -1)]
     found = []
     for i, place in enumerate(mixture.places):
         for step in steps:

@@ -1,20 +1,23 @@
-"""From a noisy curve to a profile: the nearest falling curve.
+"""From a noisy curve to a profile.
 
-The numbers y_j = Σ_block S(t) + Z_j have one variance; as means over blocks of width w_j they are S̄_j + Z_j/w_j, so the
-least-squares curve that never rises and stays ≥ 0 is the isotonic regression of y_j/w_j with weights w_j² [1]_, by
-pool-adjacent-violators, clipped at 0 [2]_. S is whole, so a pool of n single counts, whose mean has the standard
-deviation σ/√n, is rounded where that is below 0.35: over the battery at ε from 0.1 to 3, W1 is then 0.77 times that of
-plain isotonic regression in geometric mean and ℓ1 0.98 times, and neither ever above it (benchmarks/field.py
---falling). The steps of the curve are the profile, where blocks are single counts.
+The diagram (:mod:`unnoise.curve`) is known by its columns up to a corner and by its rows beyond: (S(t) − ⌊t/8⌋)⁺ is
+positive up to some count T and 0 from T + 1 on, and then only the rows of rank up to ⌊(T + 1)/8⌋ have boxes of their
+own, because S falls and t/8 rises. Up to the corner the columns give S(t), and the rows give counts above T; beyond,
+all numbers are noise and are left out.
 
-**Within a wider block** only the mean of S is known. With e_j = S(last[j] + 1) the items beyond block j, the block
-holds e_{j−1} − e_j items whose mean place (h − first + 1)/width is (S̄_j − e_j)/(e_{j−1} − e_j). Now e_j is a whole
-number between S̄_{j+1} and S̄_j; the one nearest their middle is taken (the middle, where there is none). So a lonely
-item stands where it is, and several are spread evenly about their mean place.
+**The corner** is the T of least squares: columns up to T and rows up to their rank are the nearest falling sequences
+(isotonic regression, blocks weighted by width² [1]_ [2]_), the rest is 0; every level that a sequence takes costs twice
+the variance of the noise, as it would fit noise by about that much.
 
-**No count beyond M.** S falls, so Σ S over a window of n counts is at least n·S(last of the window): once the
-window's sum is below n, S is 0 at its end. Windows are octaves [2^k, 2^(k+1)), each judged with an error of ``DOUBT``;
-M is the end of the first that is empty. Above it there is nothing, up to 62·DOUBT.
+**Within** it, numbers of single counts and ranks are answered by the median falling sequence of whole numbers
+(:mod:`~unnoise.estimators._descent`), wider blocks by isotonic regression. Of a wide block of columns only the mean of
+S is known. With e_j = S(last[j] + 1) the items beyond block j, the block holds e_{j−1} − e_j items whose mean place
+(h − first + 1)/width is (S̄_j − e_j)/(e_{j−1} − e_j); e_j is a whole number between S̄_{j+1} and S̄_j, the one nearest
+their middle (the middle, where there is none). In a wide group of rows counts are interpolated between the groups.
+
+**No item has a count above M** = what the first row can hold, up to an error of ``DOUBT``. **No box lies beyond the
+corner T̄**: were T ≥ τ, the columns before τ and the rows would hold at least a triangle of boxes; T̄ is the first τ of a
+ladder for which the numbers there are too small for it, up to an error of ``DOUBT`` for each rung.
 
 For "exactly" (noise on f) sums of the numbers from the top make the curve, each with one noise more. There is no such
 M: a single item may hide at any count. Octaves past the last with a significant sum are left out of the *value* (not
@@ -31,28 +34,28 @@ from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 from scipy.special import ndtri
 
 from ..arrays import Floats, Int64
 from ..curve import NoisyCurve
 from ..noise import DiscreteLaplace
+from ._descent import descent
 
-__all__ = ["falling", "largest_count", "spread", "upper_quantile"]
+__all__ = ["corner", "falling", "largest_count", "last_corner", "spread", "upper_quantile"]
 
 
-DOUBT = 1e-5
-"""Probability with which an octave is called empty wrongly."""
-
-SURE = 0.35
-"""Pools of a smaller standard deviation are rounded to whole numbers of items."""
+DOUBT = 1e-6
+"""Probability with which a bound on the diagram is drawn too tight."""
 
 POINTS = 16
 """Most counts among which the items of one block are spread."""
 
 LONGEST = 1 << 17
 """Farthest reach of a noise whose law is added up; beyond, its quantile is that of Cornish and Fisher."""
+
+RUNGS = 8
+"""Corners to the octave that are tried."""
 
 
 def spread(weights: Floats, noise: DiscreteLaplace, level: float) -> tuple[float, float]:
@@ -93,54 +96,122 @@ def upper_quantile(noise: DiscreteLaplace, noises: int, tail: float) -> int:
     return int(np.argmax(beyond[1:] <= tail * (1 - 1e-9)))
 
 
-def octaves(curve: NoisyCurve) -> list[tuple[int, int]]:
-    """Return the blocks of each octave [2^k, 2^(k+1)) as ranges of indices; the last may be cut."""
-    starts, power = [], 1
-    while power <= int(curve.last[-1]):
-        starts.append(int(np.searchsorted(curve.first, power)))
-        power *= 2
-    edges = [*starts, curve.cells]
-    return [(a, b) for a, b in pairwise(edges) if b > a]
-
-
 def largest_count(curve: NoisyCurve) -> int:
     """Return M, beyond which no item has its count (the end of the last block for "exactly")."""
-    if curve.released == "exactly":
+    if curve.released == "exactly" or not curve.ranks.size:
         return int(curve.last[-1])
-    for begin, end in octaves(curve):
-        room = int(curve.last[end - 1]) - int(curve.first[begin]) + 1
-        noisy = sum(int(n) for n in curve.numbers[begin:end])
-        if noisy + upper_quantile(curve.noise, end - begin, DOUBT) < room:
-            return int(curve.last[end - 1])
-    return int(curve.last[-1])
+    most = int(curve.start[0]) - 1 + max(0, int(curve.ranks[0]) + upper_quantile(curve.noise, 1, DOUBT))
+    return min(most, 1 << 62)
+
+
+def _ladder(size: int) -> list[int]:
+    """All numbers up to 16, then RUNGS to the octave, below ``size``."""
+    rungs = np.rint(16 * 2 ** (np.arange(1, RUNGS * 60) / RUNGS))
+    return [i for i in [*range(16), *rungs[rungs < size].astype(int).tolist()] if i < size]
+
+
+def last_corner(curve: NoisyCurve) -> tuple[int, int]:
+    """Return how many blocks of columns and groups of rows may hold boxes."""
+    width, above, start = curve.width.astype(float), curve.above.astype(float), curve.start.astype(float)
+    held = np.concatenate([[0.0], np.cumsum(curve.numbers.astype(float))])
+    rows = np.concatenate([[0.0], np.cumsum(curve.ranks.astype(float))])
+    for j in _ladder(curve.numbers.size):
+        groups = int(np.searchsorted(curve.rank_last, above[j], side="right"))
+        for length in (8, 16, 32, 64, 128, 256, 512, 1024, 2048):
+            begin, first = max(0, j + 1 - length), max(0, groups - length // 8)
+            least = width[begin : j + 1] @ (1 + above[j] - above[begin : j + 1])
+            least += curve.rank_width[first:groups] @ (curve.first[j] - start[first:groups] + 1)
+            found = held[j + 1] - held[begin] + rows[groups] - rows[first]
+            slack = upper_quantile(curve.noise, j + 1 - begin + groups - first, DOUBT)
+            if found + slack < least:
+                return j + 1, groups
+            if least > 3 * slack or begin == 0:
+                break
+    return curve.numbers.size, curve.ranks.size
 
 
 def falling(curve: NoisyCurve) -> tuple[Int64, Floats]:
     """Return the counts at which the fitted curve falls and by how many items it does."""
-    if curve.released == "at_least":
-        kept = int(np.searchsorted(curve.last, largest_count(curve))) + 1
-        width = curve.width[:kept].astype(float)
-        fit = isotonic_regression(curve.numbers[:kept] / width, weights=width**2, increasing=False)
-        fitted = _whole_where_sure(fit.x, fit.blocks, width, curve.noise.variance**0.5)
-    else:
+    if curve.released == "exactly":
         kept = _alive(curve)
         sums = np.cumsum(curve.numbers[:kept][::-1].astype(float))[::-1]
-        fitted = isotonic_regression(sums, increasing=False).x
-    fitted = np.clip(fitted, 0, None)
-    if curve.released == "at_least":
-        return _placed(curve, fitted)
-    step = fitted - np.append(fitted[1:], 0.0)
-    some = step > 0
-    return _middles(curve)[:kept][some], step[some]
+        fitted = np.clip(isotonic_regression(sums, increasing=False).x, 0, None)
+        step = fitted - np.append(fitted[1:], 0.0)
+        some = step > 0
+        return _middles(curve)[:kept][some], step[some]
+    columns, groups = corner(curve)
+    if columns == 0:
+        return np.zeros(0, dtype=np.int64), np.zeros(0)
+    return _assembled(curve, columns, *_within(curve, columns, groups))
 
 
-def _whole_where_sure(fitted: Floats, pools: NDArray[np.intp], width: Floats, deviation: float) -> Floats:
-    """Round pools of single counts whose mean has a standard deviation below SURE, and let the curve fall again."""
-    fitted = fitted.copy()
-    for begin, end in pairwise(pools.tolist()):
-        if width[end - 1] == 1 and deviation < SURE * (end - begin) ** 0.5:
-            fitted[begin:end] = np.rint(fitted[begin])
-    return np.minimum.accumulate(fitted)
+def corner(curve: NoisyCurve) -> tuple[int, int]:
+    """Return how many blocks of columns and groups of rows the fitted diagram has."""
+    most, _ = last_corner(curve)
+    variance = curve.noise.variance
+    rest = np.append(np.cumsum(curve.numbers[:most][::-1].astype(float) ** 2)[::-1], 0.0)
+    groups = [_groups(curve, j) for j in range(most + 1)]
+    left = np.append(np.cumsum(curve.ranks[: groups[-1]][::-1].astype(float) ** 2)[::-1], 0.0)
+
+    def cost(j: int) -> float:
+        found = rest[j] + left[groups[j]]
+        for y, w, offset, floor in _arms(curve, j, groups[j]) if j else ():
+            fit = isotonic_regression(y / w + offset, weights=w**2, increasing=False)
+            off = (np.maximum(fit.x, floor) - offset) * w - y
+            found += off @ off + 2 * variance * (fit.blocks.size - 1)
+        return float(found)
+
+    tried = {j: cost(j) for j in [*_ladder(most), most]}
+    rungs = sorted(tried)
+    at = rungs.index(min(tried, key=tried.__getitem__))
+    between = np.linspace(rungs[max(at - 1, 0)], rungs[min(at + 1, len(rungs) - 1)], 33).astype(int)
+    tried |= {j: cost(j) for j in set(between.tolist()) - set(tried)}
+    best = min(tried, key=tried.__getitem__)
+    return best, groups[best]
+
+
+def _groups(curve: NoisyCurve, columns: int) -> int:
+    """How many groups of rows have boxes where so many blocks of columns do."""
+    if columns >= curve.numbers.size:
+        return curve.ranks.size
+    return int(np.searchsorted(curve.rank_last, int(curve.above[columns]), side="right"))
+
+
+def _arms(curve: NoisyCurve, columns: int, groups: int) -> list[tuple[Floats, Floats, Floats, int]]:
+    """Numbers, widths, what a mean has to be raised by and its least value: of the columns, and of the rows."""
+    arms = [(curve.numbers[:columns].astype(float), curve.width[:columns].astype(float),
+             curve.above[:columns].astype(float), int(curve.above[columns - 1]) + 1)]  # fmt: skip
+    if groups:
+        arms.append((curve.ranks[:groups].astype(float), curve.rank_width[:groups].astype(float),
+                     curve.start[:groups] - 1.0, int(curve.last[columns - 1])))  # fmt: skip
+    return arms
+
+
+def _within(curve: NoisyCurve, columns: int, groups: int) -> tuple[Floats, Floats]:
+    """Return S by block of columns, and counts by rank."""
+    found = []
+    for y, w, offset, floor in _arms(curve, columns, groups):
+        single = int(np.searchsorted(w, 1.5))
+        fitted = descent(y[:single] + offset[:single], curve.noise, floor)
+        if single < y.size:
+            wide = isotonic_regression(y / w + offset, weights=w**2, increasing=False).x[single:]
+            fitted = np.append(fitted, wide)
+        found.append(np.maximum(np.minimum.accumulate(fitted), floor))
+    if not groups:
+        return found[0], np.zeros(0)
+    middle = curve.rank_last[:groups] - (curve.rank_width[:groups] - 1) / 2
+    return found[0], np.interp(np.arange(1, int(curve.rank_last[groups - 1]) + 1), middle, found[1])
+
+
+def _assembled(curve: NoisyCurve, columns: int, reached: Floats, counts: Floats) -> tuple[Int64, Floats]:
+    """Put columns and rows together: counts and numbers of items, the rows telling what lies beyond the columns."""
+    end = int(curve.last[columns - 1])
+    large = np.minimum(np.rint(counts), float(1 << 62)).astype(np.int64)
+    large = large[large > end]
+    support, items = _placed(curve, reached, float(large.size))
+    at, number = np.unique(large, return_counts=True)
+    some = items > 0
+    return np.append(support[some], at), np.append(items[some], number.astype(float))
 
 
 def _middles(curve: NoisyCurve) -> Int64:
@@ -148,15 +219,14 @@ def _middles(curve: NoisyCurve) -> Int64:
     return curve.first + (curve.last - curve.first) // 2
 
 
-def _placed(curve: NoisyCurve, fitted: Floats) -> tuple[Int64, Floats]:
-    """Return counts and numbers of items of a fitted curve of block means."""
+def _placed(curve: NoisyCurve, fitted: Floats, beyond: float) -> tuple[Int64, Floats]:
+    """Return counts and numbers of items of a fitted curve of block means, ``beyond`` items being larger."""
     width = curve.width[: fitted.size]
-    below = np.append(fitted[1:], 0.0)
+    below = np.append(fitted[1:], min(beyond, float(fitted[-1])))
     middle = (fitted + below) / 2
     whole = np.clip(np.rint(middle), np.ceil(below - 1e-9), None)
     edge = np.where(whole <= fitted + 1e-9, np.minimum(whole, fitted), middle)  # S(last + 1)
-    edge = np.where(np.append(width[1:] == 1, False), below, edge)
-    edge[-1] = 0.0
+    edge = np.where(np.append(width[1:] == 1, True), below, edge)
     items = np.append(fitted[0], edge[:-1]) - edge
     single = (width == 1) & (items > 0)
     places = [curve.last[: fitted.size][single]]
@@ -171,6 +241,16 @@ def _placed(curve: NoisyCurve, fitted: Floats) -> tuple[Int64, Floats]:
         numbers.append(np.full(points, items[j] / points))
     support, where = np.unique(np.concatenate(places), return_inverse=True)
     return support, np.bincount(where, weights=np.concatenate(numbers), minlength=support.size).astype(float)
+
+
+def octaves(curve: NoisyCurve) -> list[tuple[int, int]]:
+    """Return the blocks of each octave [2^k, 2^(k+1)) as ranges of indices; the last may be cut."""
+    starts, power = [], 1
+    while power <= int(curve.last[-1]):
+        starts.append(int(np.searchsorted(curve.first, power)))
+        power *= 2
+    edges = [*starts, curve.numbers.size]
+    return [(a, b) for a, b in pairwise(edges) if b > a]
 
 
 def _alive(curve: NoisyCurve) -> int:

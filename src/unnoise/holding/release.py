@@ -1,4 +1,4 @@
-"""From exact counts to the noisy curve: block sums, then one noise on every number.
+"""From exact counts to the noisy curve: the boxes of columns and rows, then one noise on every number.
 
 Secret side: the exact curve exists in this module only, between its sums and their noise.
 """
@@ -14,7 +14,7 @@ import numpy as np
 from .._sampler import fill, open_stream
 from ..arrays import Int64
 from ..checks import check_integer
-from ..curve import NoisyCurve, Released, block_sums, limited_blocks
+from ..curve import TOP, NoisyCurve, Released, exact_numbers, limited_blocks, rank_blocks
 from ..errors import InputError, PrivacyError
 from ..noise import DiscreteLaplace, Exact, exact_positive
 
@@ -74,14 +74,16 @@ def release(
     limits = [top, unit.most if unit.released == "exactly" else None]
     first, last = limited_blocks(unit.released, min((t for t in limits if t is not None), default=None))
     curves = {}
+    groups = rank_blocks(first, last)[0].size if unit.released == "at_least" else 0
     for name, profile in profiles.items():
-        noises = np.empty(first.size, dtype=np.int64)
+        noises = np.empty(first.size + groups, dtype=np.int64)
         fill(noises, noise, stream)
-        sums = block_sums(profile.counts, profile.items, first, last, unit.released)
-        numbers = np.array([_saturated(exact + int(z)) for exact, z in zip(sums, noises)], dtype=np.int64)
+        columns, rows = exact_numbers(profile.counts, profile.items, first, last, unit.released, top or TOP)
+        numbers = np.array([_saturated(e + int(z)) for e, z in zip([*columns, *rows], noises)], dtype=np.int64)
         curves[name] = NoisyCurve(
-            first.copy(), last.copy(), numbers, noise, unit.released, unit.most, changes, unit.persons, stream.label
-        )
+            first.copy(), last.copy(), numbers[: first.size].copy(), noise, unit.released, unit.most, changes,
+            unit.persons, stream.label, numbers[first.size :].copy(),
+        )  # fmt: skip
     return curves
 
 

@@ -76,7 +76,7 @@ class Client:
         self._http.close()
 
     def call(self, method: str, path: str, **request: Any) -> Any:
-        """Send a request, again where that may help, and return the JSON of the answer."""
+        """Send a request, again where that may help, and return the answer: what its JSON says, or bytes."""
         wait = 0.5
         for tried in range(1, self._tries + 1):
             try:
@@ -194,9 +194,9 @@ class Client:
 
 
 def _read(answer: httpx.Response) -> Any:
-    """Return the JSON of an answer; raise what the collector objects to."""
+    """Return the JSON of an answer, or its bytes; raise what the collector objects to."""
     if answer.status_code < 300:
-        if answer.headers.get("content-type", "").startswith("application/octet-stream"):
+        if not answer.headers.get("content-type", "application/json").startswith("application/json"):
             return answer.content
         return answer.json() if answer.content else None
     try:

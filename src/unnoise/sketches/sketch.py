@@ -477,26 +477,23 @@ begin_epoch() first, which draws fresh noise
         if not isinstance(other, Sketch):
             raise InputError(f"merge needs another sketch, got {type(other).__name__}")
         try:
-            self._require_sum(other)
+            self._require_usable("merge")
+            other._require_usable("merge")
+            common = self._identities & other._identities
+            if common:
+                raise PrivacyError(
+                    f"noise identities must be disjoint to merge, both sketches contain {min(common).hex()}: one is "
+                    f"the other, a copy of it, or contains it"
+                )
+            either = None in (self._types, other._types)
+            mine, its = (replace(s._layout, item_types=None if either else s._types) for s in (self, other))
+            mine.require_equal(its)
+            self._labels.merged(other._labels)
+            if self._noise.epsilon != other._noise.epsilon:
+                c = mine.max_contributions or 1
+                raise IncompatibleError("epsilon", tidy(c * self._noise.epsilon), tidy(c * other._noise.epsilon))
         except UnnoiseError as error:
             raise about(error, (self._file, self._labels), (other._file, other._labels)) from None
-
-    def _require_sum(self, other: Sketch) -> None:
-        self._require_usable("merge")
-        other._require_usable("merge")
-        common = self._identities & other._identities
-        if common:
-            raise PrivacyError(
-                f"noise identities must be disjoint to merge, both sketches contain {min(common).hex()}: one is the "
-                f"other, a copy of it, or contains it"
-            )
-        either = None in (self._types, other._types)
-        mine, its = (replace(s._layout, item_types=None if either else s._types) for s in (self, other))
-        mine.require_equal(its)
-        self._labels.merged(other._labels)
-        if self._noise.epsilon != other._noise.epsilon:
-            c = mine.max_contributions or 1
-            raise IncompatibleError("epsilon", tidy(c * self._noise.epsilon), tidy(c * other._noise.epsilon))
 
     def _successor(self) -> Sketch:
         """Return an equal sketch, to replace this one; a sealed one stays as it is."""

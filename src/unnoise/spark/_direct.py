@@ -1,6 +1,6 @@
 """The direct model in a cluster: Spark's own exact profile query, and the noise once, on the driver.
 
-    rows → (group, item, count) → (group, count, number of items) → driver → block sums + noise
+    rows → (group, item, count) → (group, count, number of items) → driver → boxes of columns and rows + noise
 
 Only the exact profile, one line for each count that occurs, reaches the driver, which is trusted like the rest of the
 cluster. A person's occurrences are limited as :mod:`unnoise.spark._rows` explains, with the item in the place of the
