@@ -20,7 +20,8 @@ PERSON = ("--person", "who", "--max-contributions", "2")
 GROUPED = ("--by", "g", "--groups", "A,B")
 SPLIT = ("share", "split", "-c", "x", "--site", "s", "-o", "part")
 FORMS: dict[str, tuple[str, ...]] = {
-    "hashed": HASHED, "levels": (*HASHED, "--levels", "4"), "columns": (*HASHED, "-c", "g"),
+    "hashed": HASHED, "first column": ("sketch", "--cells", "64"),
+    "levels": (*HASHED, "--levels", "4"), "columns": (*HASHED, "-c", "g"),
     "counts": (*HASHED, "--count-column", "n"), "persons": (*HASHED, *PERSON),
     "pan-private": (*HASHED, "--pan-private"),
     "persons with counts": (*HASHED, *PERSON, "--count-column", "n"), "groups": (*HASHED, *GROUPED),
@@ -100,22 +101,23 @@ def counted(
     return observation(words, place, given, answers=command == "profile", apart=apart)
 
 
-def usable(form: str, format: str) -> bool:
-    """Whether a form can be read from a format: queries need files and names, shares a header."""
-    if form == "query":
-        return "input" not in format and "without" not in format
-    if "groups" in form and not form.startswith("profile"):  # types must be known beforehand
-        return format != "arrow from standard input"
-    return not (form.startswith("split") and "without" in format)
+def readable(form: str, format: str) -> str:
+    """Return the format, or one that the form can be read from."""
+    if form == "first column":
+        return "csv without header"  # elsewhere the column must be named
+    if form == "query" and ("input" in format or "without" in format):
+        return "csv"
+    if "groups" in form and not form.startswith("profile") and format == "arrow from standard input":
+        return "arrow"  # types must be known beforehand
+    return "csv" if form.startswith("split") and "without" in format else format
 
 
 def pair(seed: str, folder: Path, forms: Sequence[str], formats: Sequence[str], *, apart: bool = False,
          extra: Sequence[str] = ()) -> tuple[str, str, int]:  # fmt: skip
     """Compare two random neighbours in a random form; return the form, the difference, and the fewer rows."""
     rng = random.Random(seed)
-    form, format = rng.choice(forms), rng.choice(formats)
-    if not usable(form, format):
-        format = "csv"
+    form = rng.choice(forms)
+    format = readable(form, rng.choice(formats))
     left = draw_rows(rng)
     right = neighbour(rng, left, persons="person" in form)
     seen = [counted(form, rows, format, folder, apart=apart, extra=extra) for rows in (left, right)]

@@ -189,14 +189,3 @@ def careless() -> Iterator[None]:
         yield
     finally:
         intake.changing, intake.apart = whole, apart
-
-
-@contextmanager
-def tight_lipped() -> Iterator[None]:
-    """Leave the notes out that all was counted."""
-    told, intake.COUNTED = intake.COUNTED, "interrupted"
-    ended, guard.ENDED = guard.ENDED, "interrupted"
-    try:
-        yield
-    finally:
-        intake.COUNTED, guard.ENDED = told, ended

@@ -16,7 +16,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "audits"))
 
-from _commands import CHAIN, FORMS, NO_DATA, SERVED, chain, counted
+from _commands import CHAIN, FORMS, NO_DATA, SERVED, chain, counted, readable
 from _hostile_inputs import commands
 from _observe import FORMATS, difference, observation, write_rows
 
@@ -84,7 +84,7 @@ NEIGHBOURS = {
 @pytest.mark.parametrize("pair", NEIGHBOURS)
 @pytest.mark.parametrize("form", FORMS)
 def test_neighbours_look_alike(form: str, pair: str, tmp_path: Path) -> None:
-    left, right = (counted(form, rows, "csv", tmp_path / "here") for rows in NEIGHBOURS[pair])
+    left, right = (counted(form, rows, readable(form, "csv"), tmp_path / "here") for rows in NEIGHBOURS[pair])
     assert difference(left, right) == ""
     assert left["exit"] == 0, left["error"]
     assert set(left["files"]) >= {"domain.txt"}

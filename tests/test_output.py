@@ -20,7 +20,7 @@ from unnoise.answers.estimate import TOO_NOISY, Estimate
 from unnoise.answers.export import SUFFIXES, check_suffix, comparison_document, profiles_document, written_as
 from unnoise.answers.questions import Asked, Sheet, noun, sheets
 from unnoise.answers.reconstruct import reconstruct
-from unnoise.answers.render import sensible
+from unnoise.answers.render import first_sentence, sensible
 from unnoise.answers.report import report_page
 from unnoise.api import direct
 from unnoise.cli import main
@@ -298,3 +298,29 @@ def test_groups_have_a_row_for_all_of_them(shell, tmp_path):
     }  # fmt: skip
     assert round(groups["all groups"]["answers"]["at_least_2"]["value"]) == 300
     assert groups["all groups"]["power"] == 2
+
+
+def test_the_promised_epsilon_is_told_and_not_that_of_one_number(shell, tmp_path):
+    """Three groups, persons: every number carries noise of ε/3, and ε is for the person."""
+    (tmp_path / "x.csv").write_text("user,day\n" + "".join(f"{i % 90},{'abc'[i % 3]}\n" for i in range(300)))
+    who = ("-c", "user", "--person", "user")
+    asked = ("profile", tmp_path / "x.csv", *who, "-e", "1", "--by", "day", "--groups", "a,b,c")
+    shell(*asked, "-o", tmp_path / "x.html")
+    page = (tmp_path / "x.html").read_text()
+    assert "ε = 1 for one person, as explained below" in page
+    assert "1/3" not in re.sub(r"base64,[^\"]+|<script.*?</script>", "", page, flags=re.S)
+    found = json.loads(shell(*asked, "--json"))["groups"]["a"]
+    assert (found["epsilon"], found["unit"], round(found["noise_epsilon"], 3)) == (1.0, "one person", 0.333)
+    sketched = ("--max-contributions", "4", "--sketch", "--cells", "2^10", "--json")
+    told = json.loads(shell("profile", tmp_path / "x.csv", "-c", "day", "--person", "user", "-e", "1", *sketched))
+    assert (told["epsilon"], told["unit"]) == (1.0, "one person in one ingestion call")
+
+
+def test_one_of_them_is_one(shell, tmp_path):
+    sheet = Sheet.of(reconstruct([0] * 50 + [1], epsilon=20, method="isotonic"), Asked(noun=noun("user")))
+    assert re.fullmatch(r"About 1 \([01]–1\) user was seen exactly once\.", first_sentence(sheet).text)
+    (tmp_path / "x.csv").write_text("n\n")
+    for how in (("--column", "n"), ("--count-column", "n")):
+        assert "must be at least one item, got none" in shell("compare", tmp_path / "x.csv", *how, "-e", "1", code=2)
+    made = ("sketch", tmp_path / "x.csv", "-e", "1", "-o", tmp_path / "y", "--cells")
+    assert "got 100: 64 and 128 are" in shell(*made, "100", code=2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,13 +12,13 @@ import numpy as np
 from ..arrays import Int64
 from ..text import inert_html
 from .estimate import Estimate
-from .questions import ITEM, Asked, Sheet, mark
+from .questions import ITEM, MEDIAN, TOTAL, Asked, Sheet, mark
 
 if TYPE_CHECKING:
     from .profile import Profile, Table
 
 __all__ = [
-    "Said", "as_dict", "chosen_counts", "first_sentence", "profile_html", "profile_text",
+    "Said", "as_dict", "chosen_counts", "first_sentence", "profile_html", "profile_text", "protected",
     "rich_table", "sensible", "sheet_dict",
     "table_html", "table_text",
 ]  # fmt: skip
@@ -119,7 +120,9 @@ def first_sentence(sheet: Sheet) -> Said:
     question, estimate = sheet.head
     value, low, high = sensible(estimate, whole=question.whole)
     few = question.whole and estimate.value < 0.5
-    before, _, after = question.said("at most \0" if few else "about \0", sheet.asked.noun).partition("\0")
+    alone = (high if few else value) == "1" and question not in (MEDIAN, TOTAL)
+    noun = sheet.asked.noun.alone if alone else sheet.asked.noun
+    before, _, after = question.said("at most \0" if few else "about \0", noun).partition("\0")
     between = "" if few else f"({low}–{high})"
     return Said(before[0].upper() + before[1:], high if few else value, between, after, mark(estimate))
 
@@ -136,13 +139,22 @@ def headline(profile: Profile) -> list[tuple[str, ...]]:
     return rows
 
 
+def protected(profile: Profile) -> tuple[Fraction, str]:
+    """Return the ε that is promised and to whom; that of one noisy number is less where a unit moves several."""
+    noisy: Any = profile.noisy
+    most = noisy.layout.max_contributions
+    if noisy.layout.kind == "direct":
+        return noisy.epsilon, "one person" if noisy.persons else "one occurrence"
+    return noisy.noise.epsilon * (most or 1), "one occurrence" if most is None else "one person in one ingestion call"
+
+
 def subtitle(profile: Profile) -> str:
     """Say where the profile comes from."""
-    noise = profile.noisy.noise
-    power = "" if noise.power == 1 else f", power {noise.power}"
-    kind = profile.noisy.layout.kind
-    what = "numbers" if kind == "direct" else "cells"
-    return f"{kind}, {profile.cells:,} {what}, ε = {float(noise.epsilon):g}{power}, {profile.method}"
+    power, kind = profile.noisy.noise.power, profile.noisy.layout.kind
+    what, (epsilon, unit) = "numbers" if kind == "direct" else "cells", protected(profile)
+    to = "" if unit == "one occurrence" else f" for {unit}"
+    added = "" if power == 1 else f", power {power}"
+    return f"{kind}, {profile.cells:,} {what}, ε = {float(epsilon):g}{to}{added}, {profile.method}"
 
 
 def _grid(rows: Sequence[Sequence[str]]) -> str:
@@ -234,13 +246,15 @@ def sheet_dict(sheet: Sheet) -> dict[str, Any]:
     profile, level = sheet.profile, sheet.asked.level
     columns = {name: column[:EXPORTED].tolist() for name, column in profile.columns(level).items()}
     noise, layout = profile.noisy.noise, profile.noisy.layout
-    said = first_sentence(sheet)
+    said, (epsilon, unit) = first_sentence(sheet), protected(profile)
     return {
         "method": profile.method,
         "kind": layout.kind,
         "cells": profile.cells,
         "items": float(profile.items),
-        "epsilon": float(noise.epsilon),
+        "epsilon": float(epsilon),
+        "unit": unit,
+        "noise_epsilon": float(noise.epsilon),
         "power": float(noise.power),
         "level": level,
         "headline": {"question": sheet.head[0].key, "sentence": said.text, "note": said.mark},
