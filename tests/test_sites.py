@@ -223,12 +223,15 @@ def test_merged_sketches_are_answered_with_the_help_of_their_sum():
 def test_the_mean_of_two_answers_is_the_best_one():
     """Against a search over all weights; one that is three times surer is taken alone at correlation ½."""
     for one, two in ((3.0, 4.0), (3.0, 3.0), (1.0, 3.0)):
-        found = _mean(as_estimate(100, one), as_estimate(110, two))
+        found = _mean(as_estimate(100, one), as_estimate(102, two))
         weights = np.linspace(0, 1, 10_001)
         variance = (weights * one) ** 2 + ((1 - weights) * two) ** 2 + weights * (1 - weights) * one * two
         assert found.stderr == pytest.approx(math.sqrt(variance.min()), rel=1e-4)
-        assert found.value == pytest.approx(110 - 10 * weights[variance.argmin()], abs=0.01)
+        assert found.value == pytest.approx(102 - 2 * weights[variance.argmin()], abs=0.01)
     assert _mean(as_estimate(100, 1), as_estimate(110, 3)).value == 100
+    apart = _mean(as_estimate(100, 3), as_estimate(130, 4))  # farther apart than their errors say: the sum is doubted
+    assert apart.value < 103
+    assert apart.stderr <= 3
 
 
 # what is refused

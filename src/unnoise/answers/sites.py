@@ -6,7 +6,9 @@ All are of items: the union of k sketches has Σ N_t of them, N_t the number tha
 
 The sum of the cells, answered by the default estimator, is a second answer: of many sites, and of sketches that hold
 several noises, it may be the surer one. With s₁, s₂ the standard errors and r the correlation of the two (they share
-their noise; measured 0.35 to 0.64), the best mean has weights (s₂² − r·s₁s₂) : (s₁² − r·s₁s₂), none below 0.
+their noise; measured 0.35 to 0.64), the best mean has weights (s₂² − r·s₁s₂) : (s₁² − r·s₁s₂), none below 0. Of many
+noises the sum knows little but how smooth profiles are, so where the two answers are farther apart than their errors
+say, the sum has that much more error.
 """
 
 from __future__ import annotations
@@ -137,6 +139,8 @@ def _mean(beside: Estimate, added: Estimate) -> Estimate:
     if beside.marked:
         return added
     one, two = beside.stderr, added.stderr
+    apart = (beside.value - added.value) ** 2 - (one**2 + two**2 - 2 * CORRELATION * one * two)
+    two = math.sqrt(two**2 + max(apart, 0.0))
     both = CORRELATION * one * two
     weight = min(1.0, max(0.0, (two**2 - both) / (one**2 + two**2 - 2 * both)))
     variance = (weight * one) ** 2 + ((1 - weight) * two) ** 2 + 2 * weight * (1 - weight) * both
