@@ -15,7 +15,7 @@ QUICK  := tests/test_house.py tests/test_noise.py tests/test_noisy.py tests/test
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-AUDITS := sampler privacy files soak coverage invariants
+AUDITS := sampler privacy observables files faults soak coverage invariants
 
 # One thread per process: the tests run two processes, and small matrices gain nothing from more.
 export OMP_NUM_THREADS ?= 1

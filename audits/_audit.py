@@ -32,7 +32,7 @@ from unnoise.replacing import write_whole
 
 PAGE = ROOT / "docs" / "trust.md"
 KEPT = ROOT / "out" / "audit"
-PARTS = ("sampler", "privacy", "files", "soak", "coverage", "invariants")
+PARTS = ("sampler", "privacy", "observables", "files", "faults", "soak", "coverage", "invariants")
 """The parts in the order of ``make audit``; each is a script of this folder and a section of docs/trust.md."""
 
 

@@ -75,8 +75,8 @@ def play(target: Target, numbers: range, seed: int, place: mmap.mmap, until: str
     faults: list[list[Any]] = []
     slowest, peak = 0.0, _peak()
     for number in numbers:
-        given = target.make(random.Random(f"{seed}/{number}"))
         PLACE.pack_into(place, 0, number)
+        given = target.make(random.Random(f"{seed}/{number}"))
         begun = time.perf_counter()
         what, why = outcome(target, given)
         slowest = max(slowest, time.perf_counter() - begun)

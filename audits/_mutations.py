@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 import struct
@@ -107,4 +108,4 @@ def _replaced(rng: random.Random, values: Any) -> Any:
         return values
     if isinstance(values, int) and not isinstance(values, bool) and rng.random() < 0.4:
         return rng.choice((values + 1, values - 1, values * 2, -values))
-    return rng.choice(VALUES)
+    return copy.deepcopy(rng.choice(VALUES))  # it may be changed in turn

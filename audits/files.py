@@ -26,7 +26,7 @@ TARGETS = {
     "command lines": _hostile_inputs.command_lines,
 }
 SIZES = {
-    "sketch files": 500_000, "sets of groups": 150_000, "messages of shares": 250_000, "requests to servers": 100_000,
+    "sketch files": 250_000, "sets of groups": 100_000, "messages of shares": 600_000, "requests to servers": 50_000,
     "columns for update": 50_000, "files of rows": 40_000, "command lines": 15_000,
 }  # fmt: skip
 SHORT = {name: max(40, size // 2000) for name, size in SIZES.items() if name != "requests to servers"}

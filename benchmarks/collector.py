@@ -1,7 +1,6 @@
-"""The collector under load, under kills, and on WFA's scenarios end to end over HTTP.
+"""The collector under load, and on WFA's scenarios end to end over HTTP.
 
 * load: 500 reports of 2^20 cells from 50 clients, verified, against the same server storing the same bytes unverified;
-* faults: the server, a worker or a client killed again and again during uploads: nothing lost, nothing taken twice;
 * scenarios: WFA's reach scenarios, 20 sites as processes of their own that send over HTTP.
 """
 
@@ -11,8 +10,6 @@ import argparse
 import asyncio
 import gzip
 import hashlib
-import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -222,105 +219,22 @@ def _site(place: Path, address: str, task: str, token: str, items: np.ndarray, n
     subprocess.run([sys.executable, "-c", SITE, address, token, task, str(source), str(target)], check=True)
 
 
-# ── faults ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def faults(place: Path, kills: int) -> list[str]:
-    server = Server(place / "faults")
-    server.start()
-    with server.client() as admin:
-        admin.make_task("reach", epsilon="1", cells=2**14, item_types=["int"], every="day")
-        tokens = [admin.make_token("site", f"site-{i}") for i in range(4)]
-    days = [f"20{y:02d}-{month:02d}-{day:02d}" for y in range(4) for month in range(1, 13) for day in range(1, 29)]
-    rng, done, told = np.random.default_rng(0), {"server": 0, "worker": 0, "client": 0}, 0
-    sent: list[list[str]] = [[] for _ in tokens]
-    clients = [_sender(place, server, token, number, days) for number, token in enumerate(tokens)]
-    while sum(done.values()) < kills:
-        time.sleep(float(rng.uniform(0.05, 0.6)))
-        victim = ("server", "worker", "client")[rng.integers(3)]
-        if victim == "server":
-            server.stop(signal.SIGKILL)
-            server.start()
-        elif victim == "worker":
-            for pid in _children(server)[:1]:
-                os.kill(int(pid), signal.SIGKILL)
-        else:
-            number = int(rng.integers(len(clients)))
-            clients[number].kill()
-            clients[number].wait()
-            clients[number] = _sender(place, server, tokens[number], number, days)
-        done[victim] += 1
-    for client in clients:
-        client.kill()
-        client.wait()
-    server.stop(signal.SIGKILL)
-    server.start()
-    with server.client() as admin:
-        rows = admin.reports("reach")
-    keys = [(row["site"], row["period"]) for row in rows]
-    assert len(set(keys)) == len(keys), "a report was taken twice"
-    for number in range(len(tokens)):
-        log = place / f"sent-{number}"
-        acknowledged = log.read_text().split() if log.exists() else []
-        sent[number] = acknowledged
-        told += len(acknowledged)
-        kept = {(row["period"], row["digest"]) for row in rows if row["site"] == f"site-{number}"}
-        lost = [one for one in acknowledged if tuple(one.split(",")) not in kept]
-        assert not lost, f"acknowledged and lost: {lost[:3]}"
-    for row in rows:
-        assert hashlib.sha256(server.folder.joinpath("files", row["digest"][:2], f"{row['digest']}.sketch").read_bytes()
-                              ).hexdigest() == row["digest"]  # fmt: skip
-    server.stop()
-    return [
-        f"| faults, {sum(done.values())} kills -9 during uploads | result |", "|---|---|",
-        f"| killed | server {done['server']}, a worker {done['worker']}, a client {done['client']} |",
-        f"| reports acknowledged / kept | {told} / {len(rows)} |", "| acknowledged and lost, or taken twice | 0 |",
-    ]  # fmt: skip
-
-
-SENDER = """
-import sys, numpy as np, unnoise as un
-from pathlib import Path
-from unnoise.serve.client import Client
-address, token, place, number, *days = sys.argv[1:]
-place = Path(place)
-with Client(address, token, tries=14) as client:
-    there = {row["period"] for row in client.reports("reach")}
-    for day in days:
-        path = place / f"{number}-{day}.sketch"
-        if day in there:
-            continue
-        if not path.exists():
-            sketch = un.Sketch.hashed(2**14, epsilon=1, item_types=["int"])
-            sketch.update(np.arange(1000))
-            sketch.save(path)
-        row = client.send("reach", path, period=day)
-        with open(place / f"sent-{number}", "a") as log:
-            log.write(f"{day},{row['digest']}\\n")
-"""
-
-
-def _sender(place: Path, server: Server, token: str, number: int, days: list[str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", SENDER, server.address, token, str(place), str(number), *days])
-
-
 def main() -> None:
     if len(sys.argv) > 1 and sys.argv[1] == "--server":
         return run_server(sys.argv[2], int(sys.argv[3]), sys.argv[4] == "verified")
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="put the result into docs/benchmarks.md")
-    parser.add_argument("--parts", nargs="+", default=["load", "faults", "scenarios"])
+    parser.add_argument("--parts", nargs="+", default=["load", "scenarios"])
     parser.add_argument("--reports", type=int, default=500)
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--cells", type=int, default=2**20)
-    parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--runs", type=int, default=10)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="unnoise-collector-") as name:
         place = Path(name)
         parts = {
             "load": lambda: load(place, options.reports, options.clients, options.cells),
-            "faults": lambda: faults(place, options.kills), "scenarios": lambda: scenarios(place, options.runs),
+            "scenarios": lambda: scenarios(place, options.runs),
         }  # fmt: skip
         texts = {part: "\n".join(parts[part]()) for part in options.parts}
     for part, text in texts.items():

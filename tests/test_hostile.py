@@ -19,14 +19,20 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "audits"))
 
 import _corpus
+import _hostile_files
 
 from sketch_tools import make, refused
-from unnoise.errors import FormatError, IncompatibleError, InputError
+from unnoise.answers.reconstruct import reconstruct
+from unnoise.errors import ConvergenceError, FormatError, IncompatibleError, InputError
+from unnoise.layout import Layout
+from unnoise.noise import DiscreteLaplace
+from unnoise.noisy import NoisyCounts
 from unnoise.protocols.shares import Server, Task, combine
 from unnoise.protocols.shares.messages import pack, unpack
 from unnoise.reading.groups import GroupedSketch
 from unnoise.reading.source import Wanted, open_source
 from unnoise.serve.client import Client
+from unnoise.sketches.sketch import Sketch
 
 MESSAGES = _corpus.messages()
 
@@ -128,6 +134,24 @@ def test_hostile_columns(what: str) -> None:
     else:
         sketch = make()
         refused(InputError, None, lambda: sketch.update(given[0]), sketch)
+
+
+def test_cells_whose_logarithm_has_no_end() -> None:
+    """Most cells hold one item, and one of them a giant: the coefficients grow beyond all numbers, and were NaN."""
+    cells = np.array([0] * 5 + [1] * 10 + [2**32])
+    counts = NoisyCounts(cells, DiscreteLaplace(5), Layout(kind="hashed", cells=16, hash_seed=0))
+    with pytest.raises(ConvergenceError, match="method='auto'"):
+        reconstruct(counts, method="isotonic")
+    assert reconstruct(counts).total.value > 2**31
+
+
+def test_a_number_of_cells_beyond_all_floats(tmp_path: Path) -> None:
+    golden = next(raw for raw in _corpus.sketch_files() if b'"kind":"sampled"' in raw)
+    values = json.loads(_hostile_files.frame_of(golden).metadata[b"unnoise.parameters"])
+    text = json.dumps({**values, "cells": 10**400}).encode()
+    (tmp_path / "a").write_bytes(_hostile_files.repaired(_hostile_files.forged(text, np.zeros(16, np.int64), b"2")))
+    with pytest.raises(FormatError, match="about rate·domain = 25 cells"):
+        Sketch.load(tmp_path / "a")
 
 
 @pytest.mark.parametrize("address", ["https://[", "http://127.0.0.1:x", "http://", "https:// x", "ftp://a", ""])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import logging
 import sys
@@ -16,8 +14,14 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "audits"))
+
+from _commands import CHAIN, FORMS, NO_DATA, SERVED, chain, counted, readable
+from _hostile_inputs import commands
+from _observe import FORMATS, difference, observation, write_rows
+
 from sketch_tools import make
-from unnoise.cli import main
+from unnoise.cli._app import ORDER
 from unnoise.reading.groups import GroupedSketch
 from unnoise.sketches.sketch import Sketch
 
@@ -63,8 +67,6 @@ def test_file_holds_noisy_cells_only(tmp_path: Path) -> None:
     assert json.loads(pa.ipc.open_file(str(tmp_path / "a")).schema.metadata[b"unnoise.parameters"])["cells"] == 2
 
 
-
-
 # ── neighbours ────────────────────────────────────────────────────────────────────────────────────────────────
 
 ROWS = [("a", "A", "p", "1"), ("b", "B", "q", "2")]
@@ -77,128 +79,63 @@ NEIGHBOURS = {
     "a null": (ROWS, [*ROWS, ("", "A", "p", "1")]),
     "a huge count": (ROWS, [*ROWS, ("a", "A", "p", str(2**62))]),
 }
-HEADER = ("x", "g", "who", "n")
-HASHED = ("sketch", "-c", "x", "--cells", "64")
-COMMANDS = {
-    "hashed": HASHED,
-    "levels": (*HASHED, "--levels", "4"),
-    "columns": (*HASHED, "-c", "g"),
-    "counts": (*HASHED, "--count-column", "n"),
-    "persons": (*HASHED, "--person", "who", "--max-contributions", "2"),
-    "pan-private": (*HASHED, "--pan-private"),
-    "groups": (*HASHED, "--by", "g", "--groups", "A,B"),
-    "groups of persons": (*HASHED, "--by", "g", "--groups", "A,B", "--person", "who", "--max-contributions", "2"),
-    "known": ("sketch", "-c", "x", "--domain", "DOMAIN"),
-    "known groups": ("sketch", "-c", "x", "--domain", "DOMAIN", "--by", "g", "--groups", "A,B"),
-    "sampled": ("sketch", "-c", "x", "--domain", "DOMAIN", "--rate", "1"),
-    "query": (*HASHED, "--sql", "SELECT x FROM data WHERE g = 'A'"),
-    "profile": ("profile", "-c", "x"),
-    "profile of groups": ("profile", "-c", "x", "--by", "g", "--groups", "A,B"),
-    "profile by sketch": ("profile", "-c", "x", "--cells", "2^14", "--sketch", "--method", "isotonic"),
-}
-FORMATS = ("csv", "parquet", "arrow", "ndjson", "csv from standard input", "arrow from standard input")
-
-
-def write_rows(rows: list[tuple[str, ...]], path: Path, format: str) -> None:
-    """Write the rows; an empty text is a null."""
-    frame = pl.DataFrame([[v or None for v in row] for row in rows], dict.fromkeys(HEADER, pl.String), orient="row")
-    if format.startswith("csv"):
-        frame.write_csv(path)
-    elif format == "ndjson":
-        frame.write_ndjson(path)
-    elif format == "parquet":
-        frame.cast({"n": pl.Int64}).write_parquet(path)
-    elif format == "arrow":
-        frame.cast({"n": pl.Int64}).write_ipc(path)
-    else:
-        table = frame.cast({"n": pl.Int64}).to_arrow()
-        with pa.ipc.new_stream(path, table.schema) as stream:
-            for batch in table.to_batches() if rows else []:
-                stream.write_batch(batch)
-
-
-def run_command(command: tuple[str, ...], source: Path, format: str, folder: Path) -> tuple[int, str]:
-    """Run a command in this process; return its exit code and what it says, all numbers and names left out."""
-    streamed = format.endswith("input")
-    options = ["--format", format.split()[0]] if streamed else []
-    written = ["-o", str(folder / "out")] if command[0] == "sketch" else ["--json"]
-    words = [str(source.parent / "domain.txt") if word == "DOMAIN" else word for word in command]
-    given = io.BytesIO(source.read_bytes() if streamed else b"")
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["unnoise", *words, "-" if streamed else str(source), "-e", "1", *written, *options])
-        patch.setattr(sys, "stdin", io.TextIOWrapper(given))
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as left:
-            main()
-    code = int(left.value.code or 0)
-    return code, err.getvalue().replace(str(folder), "").replace(str(source), "") if code else ""
-
-
-def observed(folder: Path) -> dict[str, tuple[int, dict[str, Any]]]:
-    """Return names, sizes and metadata of all files, without what is random or the day."""
-    found = {}
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-        parameters: dict[str, Any] = {}
-        if path.read_bytes()[:6] == b"ARROW1":
-            with pa.memory_map(str(path)) as source:
-                metadata = pa.ipc.open_file(source).schema.metadata
-            parameters = json.loads(metadata[b"unnoise.parameters"])
-            for random in ("identities", "created"):
-                parameters.pop(random)
-        found[str(path.relative_to(folder))] = (path.stat().st_size, parameters)
-    return found
-
-
-def seen_from_outside(command: str, format: str, rows: list[tuple[str, ...]], folder: Path) -> Any:
-    """Everything that does not go through the noise."""
-    folder.mkdir()
-    (folder / "out").mkdir()
-    (folder / "domain.txt").write_text("a\nb\nc\n")
-    source = folder / f"rows.{format.split()[0]}"
-    write_rows(rows, source, format)
-    code, text = run_command(COMMANDS[command], source, format, folder / "out")
-    return code, text, observed(folder / "out")
 
 
 @pytest.mark.parametrize("pair", NEIGHBOURS)
-@pytest.mark.parametrize("command", COMMANDS)
-def test_neighbours_look_alike(command: str, pair: str, tmp_path: Path) -> None:
-    left, right = (
-        seen_from_outside(command, "csv", rows, tmp_path / name)
-        for name, rows in zip(("left", "right"), NEIGHBOURS[pair])
-    )
-    assert left == right
-    assert left[0] == 0, left[1]
-    assert bool(left[2]) == (COMMANDS[command][0] == "sketch")
+@pytest.mark.parametrize("form", FORMS)
+def test_neighbours_look_alike(form: str, pair: str, tmp_path: Path) -> None:
+    left, right = (counted(form, rows, readable(form, "csv"), tmp_path / "here") for rows in NEIGHBOURS[pair])
+    assert difference(left, right) == ""
+    assert left["exit"] == 0, left["error"]
+    assert set(left["files"]) >= {"domain.txt"}
+    if FORMS[form][0] == "sketch":
+        assert any(name.startswith("out") for name in left["files"])
 
 
 @pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("command", ["hashed", "columns"])
-def test_no_rows_in_any_format(command: str, format: str, tmp_path: Path) -> None:
-    left, right = (
-        seen_from_outside(command, format, rows, tmp_path / name) for name, rows in (("one", ROWS[:1]), ("none", []))
-    )
-    assert left == right
-    assert left[0] == 0, left[1]
-    assert left[2]
+@pytest.mark.parametrize("form", ["hashed", "columns", "profile"])
+def test_no_rows_in_any_format(form: str, format: str, tmp_path: Path) -> None:
+    left, right = (counted(form, rows, format, tmp_path / "here") for rows in (ROWS[:1], []))
+    assert difference(left, right) == ""
+    assert left["exit"] == 0, left["error"]
 
 
-def test_the_comparison_finds_a_choice_that_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("served", [False, True])
+def test_every_other_command_looks_alike(served: bool, tmp_path: Path) -> None:
+    """All commands one after another on what came of neighbours, one of them without rows."""
+    one, two = (chain(rows, tmp_path / "here", 1, served=served) for rows in (ROWS[:1], []))
+    for left, right in zip(one, two):
+        assert difference(left, right) == "", left["command"]
+        assert left["exit"] == 0, (left["command"], left["error"])
+    assert len(one) == len(two) == len(CHAIN) + served * len(SERVED)
+
+
+def test_every_command_is_observed() -> None:
+    observed = {words.split()[0] for words, _ in (*CHAIN, *SERVED)} | {words[0] for words in FORMS.values()}
+    assert observed | set(NO_DATA) == set(ORDER)
+    assert {" ".join(words[:2]) for words in commands() if words[0] == "share"} == {
+        " ".join(words.split()[:2]) for words, _ in CHAIN if words.startswith("share")
+    }
+
+
+def test_the_comparison_finds_a_choice_that_tells(tmp_path: Path) -> None:
     """Negative control: --unknown error is the user's choice, and the comparison sees what it tells."""
-    monkeypatch.setitem(COMMANDS, "telling", (*COMMANDS["known"], "--unknown", "error"))
     rows = NEIGHBOURS["outside the domain"]
-    left, right = (seen_from_outside("telling", "csv", r, tmp_path / n) for n, r in zip(("left", "right"), rows))
-    assert (left[0], right[0]) == (0, 2)
-    assert left[2] != right[2]
+    left, right = (counted("known", r, "csv", tmp_path / "here", extra=("--unknown", "error")) for r in rows)
+    assert (left["exit"], right["exit"]) == (0, 2)
+    assert "/error" in difference(left, right)
+    assert left["files"] != right["files"]
 
 
 def test_a_missing_file_or_column_still_fails(tmp_path: Path) -> None:
-    source = tmp_path / "rows.csv"
-    write_rows([], source, "csv")
-    assert run_command(("sketch", "-c", "y", "--cells", "64"), source, "csv", tmp_path)[0] == 2
-    assert run_command(HASHED, tmp_path / "no.csv", "csv", tmp_path)[0] == 2
-    source.write_text("")
-    assert run_command(HASHED, source, "csv", tmp_path)[0] == 2
+    write_rows([], tmp_path / "rows.csv", "csv")
+    missing = ["sketch", "rows.csv", "-c", "y", "--cells", "64", "-e", "1", "-o", "out"]
+    assert observation(missing, tmp_path)["exit"] == 2
+    hashed = ["-c", "x", "--cells", "64", "-e", "1", "-o", "out"]
+    assert observation(["sketch", "no.csv", *hashed], tmp_path)["exit"] == 2
+    (tmp_path / "rows.csv").write_text("")
+    assert observation(["sketch", "rows.csv", *hashed], tmp_path)["exit"] == 2
 
 
 @pytest.mark.parametrize(

@@ -298,3 +298,19 @@ def test_groups_have_a_row_for_all_of_them(shell, tmp_path):
     }  # fmt: skip
     assert round(groups["all groups"]["answers"]["at_least_2"]["value"]) == 300
     assert groups["all groups"]["power"] == 2
+
+
+def test_the_promised_epsilon_is_told_and_not_that_of_one_number(shell, tmp_path):
+    """Three groups, persons: every number carries noise of ε/3, and ε is for the person."""
+    (tmp_path / "x.csv").write_text("user,day\n" + "".join(f"{i % 90},{'abc'[i % 3]}\n" for i in range(300)))
+    who = ("-c", "user", "--person", "user")
+    asked = ("profile", tmp_path / "x.csv", *who, "-e", "1", "--by", "day", "--groups", "a,b,c")
+    shell(*asked, "-o", tmp_path / "x.html")
+    page = (tmp_path / "x.html").read_text()
+    assert "ε = 1 for one person, as explained below" in page
+    assert "1/3" not in re.sub(r"base64,[^\"]+|<script.*?</script>", "", page, flags=re.S)
+    found = json.loads(shell(*asked, "--json"))["groups"]["a"]
+    assert (found["epsilon"], found["unit"], round(found["noise_epsilon"], 3)) == (1.0, "one person", 0.333)
+    sketched = ("--max-contributions", "4", "--sketch", "--cells", "2^10", "--json")
+    told = json.loads(shell("profile", tmp_path / "x.csv", "-c", "day", "--person", "user", "-e", "1", *sketched))
+    assert (told["epsilon"], told["unit"]) == (1.0, "one person in one ingestion call")

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from small_disk import on_small_disk
 from unnoise.errors import FormatError, InputError
 from unnoise.reading.groupfiles import MANIFEST
 from unnoise.reading.groups import GroupedSketch
@@ -84,76 +85,12 @@ for write in (lambda: write_whole(sys.argv[1], "x" * 10**5), lambda: sketch.save
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-SMALL_DISK = """
-import errno, os, subprocess, sys
-from pathlib import Path
-from unnoise.ledger import Ledger, read_ledger
-from unnoise.reading.groups import GroupedSketch
-from unnoise.replacing import write_whole
-from unnoise.sketches.sketch import Sketch
-
-disk = Path(sys.argv[1])
-small, large = (lambda: Sketch.known(500, epsilon=1)), (lambda: Sketch.known(40_000, epsilon=1))
-grouped = lambda make: GroupedSketch(["A", "B"], make)
-write_whole(disk / "text", "old")
-small().save(disk / "sketch")
-grouped(small).save(disk / "set")
-ledger = Ledger(disk / "ledger", "visits")
-ledger.write("sketch", 1, "occurrence")
-before = {path: path.read_bytes() for path in disk.rglob("*") if path.is_file()}
-
-def fails(write):
-    try:
-        write()
-    except OSError as error:
-        return error.errno
-    return 0
-
-writes = [
-    lambda: write_whole(disk / "text", "x" * 10**6), lambda: Sketch.known(10**5, epsilon=1).save(disk / "sketch"),
-    lambda: grouped(large).save(disk / "set"), lambda: grouped(large).save(disk / "new"),
-]
-assert [fails(write) for write in writes] == [errno.ENOSPC] * 4
-(disk / "filler").write_bytes(b"")
-with open(disk / "filler", "wb", buffering=0) as filler:
-    try:
-        while True:
-            filler.write(b"x" * 4096)
-    except OSError:
-        pass
-long = Ledger(disk / "ledger", ["a name that needs another page " * 300])
-assert fails(lambda: long.write("sketch", 1, "occurrence")) == errno.ENOSPC
-assert len(read_ledger(disk / "ledger")) == 1
-(disk / "filler").unlink()
-left = {path: path.read_bytes() for path in disk.rglob("*") if path.is_file() and not path.name.startswith(".")}
-assert left == before, sorted(set(left) ^ set(before))
-GroupedSketch.load(disk / "set")
-
-subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-sketch = small()
-try:
-    sketch.save(disk / "sketch")
-except PermissionError:
-    assert not sketch.sealed, "a folder that cannot be written costs nothing"
-else:
-    raise AssertionError
-assert fails(lambda: write_whole(disk / "text", "new")) == errno.EROFS
-assert fails(lambda: ledger.write("sketch", 1, "occurrence")) == errno.EROFS
-assert Sketch.load(disk / "sketch").sealed
-print("fine")
-"""
-
-
 def test_a_disk_that_is_full_or_read_only(tmp_path: Path) -> None:
     """A disk of 512 kB, in a namespace of its own: all files stay what they were, and nothing is half there."""
-    (tmp_path / "disk").mkdir()
-    (tmp_path / "script.py").write_text(SMALL_DISK)
-    mount = f"mount -t tmpfs -o size=512k tmpfs {tmp_path}/disk || exit 77"
-    command = f"{mount}; exec {sys.executable} {tmp_path}/script.py {tmp_path}/disk"
-    done = subprocess.run(["unshare", "-m", "sh", "-c", command], capture_output=True, text=True, timeout=120)
-    if done.returncode == 77 or "unshare" in done.stderr:
+    found = on_small_disk(tmp_path, 512)
+    if found is None:
         pytest.skip("mounting is not permitted here")
-    assert done.stdout == "fine\n", done.stderr
+    assert found == "", found
 
 
 # ── a set of groups ───────────────────────────────────────────────────────────────────────────────────────────

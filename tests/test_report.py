@@ -344,7 +344,7 @@ def test_a_phone_stacks_the_answers(browser, groups):
     table = browser.find_element(By.CSS_SELECTOR, "table.answers")
     assert table.rect["width"] <= 390
     cell = table.find_element(By.CSS_SELECTOR, "td[data-label=South]")
-    assert cell.value_of_css_property("display") == "flex"
+    assert cell.value_of_css_property("display") == "grid"
     assert browser.find_element(By.CSS_SELECTOR, ".cue").value_of_css_property("display") == "block"
     show(browser, groups)
     assert browser.find_element(By.CSS_SELECTOR, ".cue").value_of_css_property("display") == "none"

@@ -165,6 +165,9 @@ def wipe(*scratch: NDArray[Any] | None) -> None:
             memory.fill(0)
 
 
+ENDED = "the call had come to its end by then: do not make it again"
+
+
 def quiet(call: Callable[P, R]) -> Callable[P, R]:
     """Let errors leave without the values of local variables, which error trackers would collect.
 
@@ -176,6 +179,8 @@ def quiet(call: Callable[P, R]) -> Callable[P, R]:
         try:
             return call(*args, **kwargs)
         except BaseException as error:
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:  # raised here: a late signal
+                error.add_note(ENDED)
             _forget_locals(error)
             failure = error
         del args, kwargs

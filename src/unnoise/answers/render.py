@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from .profile import Profile, Table
 
 __all__ = [
-    "Said", "as_dict", "chosen_counts", "first_sentence", "profile_html", "profile_text",
+    "Said", "as_dict", "chosen_counts", "first_sentence", "profile_html", "profile_text", "protected",
     "rich_table", "sensible", "sheet_dict",
     "table_html", "table_text",
 ]  # fmt: skip
@@ -136,13 +137,22 @@ def headline(profile: Profile) -> list[tuple[str, ...]]:
     return rows
 
 
+def protected(profile: Profile) -> tuple[Fraction, str]:
+    """Return the ε that is promised and to whom; that of one noisy number is less where a unit moves several."""
+    noisy: Any = profile.noisy
+    most = noisy.layout.max_contributions
+    if noisy.layout.kind == "direct":
+        return noisy.epsilon, "one person" if noisy.persons else "one occurrence"
+    return noisy.noise.epsilon * (most or 1), "one occurrence" if most is None else "one person in one ingestion call"
+
+
 def subtitle(profile: Profile) -> str:
     """Say where the profile comes from."""
-    noise = profile.noisy.noise
-    power = "" if noise.power == 1 else f", power {noise.power}"
-    kind = profile.noisy.layout.kind
-    what = "numbers" if kind == "direct" else "cells"
-    return f"{kind}, {profile.cells:,} {what}, ε = {float(noise.epsilon):g}{power}, {profile.method}"
+    power, kind = profile.noisy.noise.power, profile.noisy.layout.kind
+    what, (epsilon, unit) = "numbers" if kind == "direct" else "cells", protected(profile)
+    to = "" if unit == "one occurrence" else f" for {unit}"
+    added = "" if power == 1 else f", power {power}"
+    return f"{kind}, {profile.cells:,} {what}, ε = {float(epsilon):g}{to}{added}, {profile.method}"
 
 
 def _grid(rows: Sequence[Sequence[str]]) -> str:
@@ -234,13 +244,15 @@ def sheet_dict(sheet: Sheet) -> dict[str, Any]:
     profile, level = sheet.profile, sheet.asked.level
     columns = {name: column[:EXPORTED].tolist() for name, column in profile.columns(level).items()}
     noise, layout = profile.noisy.noise, profile.noisy.layout
-    said = first_sentence(sheet)
+    said, (epsilon, unit) = first_sentence(sheet), protected(profile)
     return {
         "method": profile.method,
         "kind": layout.kind,
         "cells": profile.cells,
         "items": float(profile.items),
-        "epsilon": float(noise.epsilon),
+        "epsilon": float(epsilon),
+        "unit": unit,
+        "noise_epsilon": float(noise.epsilon),
         "power": float(noise.power),
         "level": level,
         "headline": {"question": sheet.head[0].key, "sentence": said.text, "note": said.mark},

@@ -25,7 +25,7 @@ from ..text import inert, inert_html, inert_json
 from .binned import Curve, true_curve
 from .palette import DARK, LIGHT
 from .questions import ALL_GROUPS, Asked, Sheet, sheets
-from .render import first_sentence, plain, sensible
+from .render import first_sentence, plain, protected, sensible
 from .report_tables import answers_table, csv_text, long_table, numbers_table, parameters, whole_dict
 
 if TYPE_CHECKING:
@@ -203,15 +203,13 @@ def _headline(said: Mapping[str, str]) -> str:
 
 
 def _lede(sheet: Sheet, group: str, several: int) -> str:
-    noise, layout = sheet.profile.noisy.noise, sheet.profile.noisy.layout
+    epsilon, unit = protected(sheet.profile)
     distinct, total = (sensible(sheet.answers[key])[0] if key in sheet.answers else "" for key in ("distinct", "total"))
     within = f" in about {total} occurrences" if total else ""
-    persons = layout.max_contributions
-    unit = "for each occurrence" if persons is None else f"for each of at most {persons:,} occurrences of a person"
     among = f" {group} is one of {several} groups shown here." if group and group != ALL_GROUPS else ""
     return (
         f"Among about {distinct} different {sheet.asked.noun.many}{within}, learned from noisy numbers alone: "
-        f"ε = {tidy(noise.epsilon)} {unit}, as explained below.{among}"
+        f"ε = {tidy(epsilon)} for {unit}, as explained below.{among}"
     )
 
 

@@ -14,7 +14,7 @@ from ..noise import DiscreteLaplace, tidy
 from ..text import inert_cell, inert_html
 from .estimate import Estimate, number
 from .questions import Question, Sheet, mark
-from .render import sensible, sheet_dict
+from .render import protected, sensible, sheet_dict
 
 if TYPE_CHECKING:
     from .profile import Profile
@@ -108,8 +108,10 @@ def parameters(profile: Profile) -> str:
         "sampled": "one cell for each item of a hashed sample of the domain",
         "direct": "of the profile itself, on a grid that depends on no data",
     }
+    epsilon, unit = protected(profile)
+    factor = number(float(f"{math.exp(min(float(epsilon), 700.0)):.3g}"))
     facts = [
-        ("Privacy parameter ε", tidy(noise.epsilon), _in_words(noise)),
+        ("Privacy parameter ε", tidy(epsilon), f"{unit} changes the odds of any outcome at most {factor}-fold"),
         ("Noise power ρ", tidy(noise.power), _power_in_words(noise)),
         ("Numbers released" if layout.kind == "direct" else "Cells", f"{profile.cells:,}", kinds[layout.kind]),
     ]
@@ -132,11 +134,6 @@ def parameters(profile: Profile) -> str:
         for label, value, what in facts
     )
     return f'<dl class="facts">{entries}</dl>'
-
-
-def _in_words(noise: DiscreteLaplace) -> str:
-    factor = number(float(f"{math.exp(min(float(noise.epsilon), 700.0)):.3g}"))
-    return f"one occurrence more or less changes the odds of any outcome by a factor of at most {factor}"
 
 
 def _power_in_words(noise: DiscreteLaplace) -> str:

@@ -131,8 +131,7 @@ def with_progress(batches: Iterable[Batch], total: int | None, label: str) -> It
             dropped += batch.dropped
             line.bar.advance(line.task, batch.rows)
     if dropped:
-        text = f"unnoise: {dropped:,} rows were left out because a column was empty (shown here only, kept nowhere)"
-        note(text, always=True)
+        note(f"unnoise: {dropped:,} rows were left out because a column was empty (shown here only, kept nowhere)")
 
 
 @contextmanager

@@ -326,7 +326,14 @@ def decompound(fit: Fit, noisy: NoisyProfile) -> tuple[Int64, Floats]:
     near = np.zeros(min(LENGTH, int(fit.support[-1])) + 1)
     here = fit.support < near.size
     near[fit.support[here]] = fit.mass[here]
-    items_near = np.maximum(logarithm(near), 0) * noisy.cells
+    with np.errstate(over="ignore", invalid="ignore"):
+        series = logarithm(near)
+    if not np.isfinite(series).all():
+        raise ConvergenceError(
+            "the plain logarithm of these cells has no end: items cannot be told from collisions by this method; "
+            "method='auto' does without it"
+        )
+    items_near = np.maximum(series, 0) * noisy.cells
     above = max(-math.log(empty) * noisy.cells - items_near.sum(), 0.0)
     head = cell_law(np.concatenate([items_near, np.zeros(near.size - 1)]), 1 / noisy.cells, above)
     law = (CellLaw.of(fit, noisy, head, 0), 1.0)

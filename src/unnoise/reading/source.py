@@ -8,8 +8,8 @@ Text formats hold strings: a column of them is read as text unless ``integers`` 
 123). Parquet, Arrow and the result of a query have types of their own: integers stay integers, text stays text and
 anything else is refused. A null in any wanted column drops the row, as in every other engine.
 
-Everything here is on the secret side of the border: rows, drops and values may be shown on the standard error
-stream of the ingesting process and nowhere else.
+Everything here is on the secret side of the border: how many rows there are and how many were left out is shown on a
+terminal and nowhere else; a row that cannot be read is named on standard error.
 """
 
 from __future__ import annotations
