@@ -45,13 +45,15 @@ __all__ = ["FAMILIES", "Model", "Posterior", "Search", "explore", "posterior"]
 
 LOGARITHMS: dict[str, Callable[[Floats], Floats]] = {
     "log": lambda t: np.log(np.maximum(t, 0.5)), "log1p": np.log1p, "log2p": lambda t: np.log(2 + t),
-    "log4p": lambda t: np.log(4 + t),
+    "log4p": lambda t: np.log(4 + t), "head": np.log1p,
 }
 """Coordinates log(c + t): stiff walks are power laws in c + t. Where the noise hides the small counts, what is said of
-them rests on c, which is not known either: counts that come about by chance flatten the head of a power law, c = 2."""
+them rests on c, which is not known either: counts that come about by chance flatten the head of a power law, c = 2.
+"head" leaves the first step free: the tail may be a power law, and the first count (0, in a domain) anything."""
 
 FAMILIES = (
-    ("log1p", 2), ("log", 2), ("t", 2), ("chance", 2), ("log2p", 2), ("log4p", 2), ("log1p", 3), ("log", 3), ("t", 3),
+    ("log1p", 2), ("log", 2), ("t", 2), ("chance", 2), ("log2p", 2), ("log4p", 2), ("head", 2), ("log1p", 3), ("log", 3),
+    ("t", 3),
 )
 """Coordinate and order of the walks; "chance" is t on the base of Poisson and binomial laws (:meth:`Search.base`)."""
 
@@ -144,7 +146,8 @@ class Search:
         x = LOGARITHMS[coordinate](centres) if coordinate in LOGARITHMS else centres
         base = self.base(centres) if coordinate == "chance" else None
         position = np.concatenate([np.arange(self.walked), np.zeros(blocks.size - self.walked, dtype=np.int64)])
-        return Walk(np.asarray(x, dtype=float), position.astype(np.int64), order, base=base, level=self.level)
+        walk = Walk(np.asarray(x, dtype=float), position.astype(np.int64), order, base=base, level=self.level)
+        return walk.headed(1) if coordinate == "head" else walk
 
     def base(self, centres: Floats) -> Floats:
         """−log t!, of which Poisson laws are a line away; log C(n, t) where no count is above n: binomial laws."""
