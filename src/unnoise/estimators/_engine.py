@@ -27,7 +27,7 @@ Without a prior A = J and C = D·J⁻¹·D − D: the variance of the unbiased e
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -43,25 +43,11 @@ from ._vague import smoothest
 
 __all__ = ["FAMILIES", "Model", "Posterior", "Search", "explore", "posterior"]
 
-LOGARITHMS: dict[str, Callable[[Floats], Floats]] = {
-    "log": lambda t: np.log(np.maximum(t, 0.5)), "log1p": np.log1p, "log2p": lambda t: np.log(2 + t),
-    "log4p": lambda t: np.log(4 + t), "head": np.log1p,
-}
-"""Coordinates log(c + t): stiff walks are power laws in c + t. Where the noise hides the small counts, what is said of
-them rests on c, which is not known either: counts that come about by chance flatten the head of a power law, c = 2.
-"head" leaves the first step free: the tail may be a power law, and the first count (0, in a domain) anything."""
-
-FAMILIES = (
-    ("log1p", 2), ("log", 2), ("t", 2), ("chance", 2), ("log2p", 2), ("log4p", 2), ("head", 2), ("log1p", 3), ("log", 3),
-    ("t", 3),
-)
+FAMILIES = (("log1p", 2), ("log", 2), ("t", 2), ("chance", 2), ("log1p", 3), ("log", 3), ("t", 3))
 """Coordinate and order of the walks; "chance" is t on the base of Poisson and binomial laws (:meth:`Search.base`)."""
 
 STRENGTHS: Floats = np.logspace(-3, 12, 16)
 """λ: a decade is a third of a nat or so for a walk of a hundred steps, far below what the cells say of it."""
-
-BY_CHANCE = 200.0
-"""Last count up to which walks are tried around Poisson laws; those of larger counts are normal, a walk of order 3."""
 
 PAST, BEHIND, NEGLIGIBLE = 8.0, 12.0, 12.0
 """Nats: e⁻⁸ is a weight of 1/3000."""
@@ -130,11 +116,6 @@ class Search:
         return self.channel.blocks.covered
 
     @property
-    def last(self) -> float:
-        """Last count that the walks go over."""
-        return float(self.channel.blocks.centres[self.walked - 1]) + self.channel.origin
-
-    @property
     def best(self) -> Model | None:
         """The model of highest evidence."""
         return max(self.models, key=lambda model: model.score, default=None)
@@ -143,11 +124,10 @@ class Search:
         """The walk of a family over the first ``walked`` blocks; the atoms behind them stand alone."""
         blocks = self.channel.blocks
         centres = blocks.centres + self.channel.origin
-        x = LOGARITHMS[coordinate](centres) if coordinate in LOGARITHMS else centres
+        x = {"log1p": np.log1p(centres), "log": np.log(np.maximum(centres, 0.5))}.get(coordinate, centres)
         base = self.base(centres) if coordinate == "chance" else None
         position = np.concatenate([np.arange(self.walked), np.zeros(blocks.size - self.walked, dtype=np.int64)])
-        walk = Walk(np.asarray(x, dtype=float), position.astype(np.int64), order, base=base, level=self.level)
-        return walk.headed(1) if coordinate == "head" else walk
+        return Walk(np.asarray(x, dtype=float), position.astype(np.int64), order, base=base, level=self.level)
 
     def base(self, centres: Floats) -> Floats:
         """−log t!, of which Poisson laws are a line away; log C(n, t) where no count is above n: binomial laws."""
@@ -200,8 +180,8 @@ class Search:
         """Rung at which an integrated walk spreads by ± 3: X³/3λ (order 2), X⁵/20λ (order 3) over a length X."""
         centres = self.channel.blocks.centres[: self.walked] + self.channel.origin
         low, high = float(centres[0]), float(centres[-1])
-        scale = LOGARITHMS.get(coordinate, np.asarray)
-        length = float(scale(np.array(high)) - scale(np.array(low)))
+        ratio = {"log1p": math.log1p(high) - math.log1p(low), "log": math.log(max(high, 1.0) / max(low, 0.5))}
+        length = ratio.get(coordinate, high - low)
         strength = max(length, 1.0) ** (2 * order - 1) / (3 if order == 2 else 20) / JUMP**2
         return int(np.abs(np.log(STRENGTHS / strength)).argmin())
 
@@ -229,7 +209,7 @@ def _round(search: Search, start: Floats, families: Sequence[tuple[str, int]]) -
     """
     for first in (None, 0):
         for coordinate, order in families:
-            if search.walked <= order or (coordinate == "chance" and search.last > BY_CHANCE):
+            if search.walked <= order:
                 continue
             walk = search.walk(coordinate, order)
             best = search.best
