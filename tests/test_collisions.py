@@ -33,16 +33,6 @@ def hashed(cells: int, levels: int = 1) -> Layout:
 
 
 @given(small, st.integers(1, 9))
-def test_a_plain_logarithm_without_an_empty_cell_is_an_overload():
-    """One item of 51 in 64 cells: the roughness of `isotonic` added up to a load at which exp(−load) is 0."""
-    with testing.seeded(21052):
-        sketch = Sketch.hashed(64, epsilon=1)
-        sketch.update([1] * 51)
-        noisy = testing.release(sketch)
-    with pytest.raises(OverloadError):
-        reconstruct(noisy, method="isotonic")
-
-
 def test_logarithm_equals_the_exact_recurrence(rest, first):
     scale = first + sum(rest)
     exact = [Fraction(first, scale), *(Fraction(x, scale) for x in rest)]
@@ -191,3 +181,13 @@ def test_small_sketches_never_fail(items, count, seed):
     rng = np.random.default_rng(seed)
     law = collisions(sketch(np.array([count]), np.array([items]), hashed(64), DiscreteLaplace(1), rng))
     assert np.isfinite(law.items).all()
+
+
+def test_a_plain_logarithm_without_an_empty_cell_is_an_overload():
+    """One item of 51 in 64 cells: the roughness of `isotonic` added up to a load at which exp(−load) is 0."""
+    with testing.seeded(21052):
+        sketch = Sketch.hashed(64, epsilon=1)
+        sketch.update([1] * 51)
+        noisy = testing.release(sketch)
+    with pytest.raises(OverloadError):
+        reconstruct(noisy, method="isotonic")
