@@ -17,7 +17,7 @@ from typing import Any
 import _timing
 from _audit import Audit, table
 from _commands import CHAIN, FORMS, SERVED, chain_pair, counted, pair
-from _hostile_inputs import commands
+from _hostile_words import commands
 from _observe import FORMATS, difference
 
 PIECE = 50
