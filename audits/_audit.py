@@ -82,6 +82,7 @@ class Audit:
         self._path = None if options.short else kept / f"{part}.json"
         self._settings = {"seed": self.seed, **self._sizes}
         self._steps: dict[str, Any] = {}
+        self._asked: list[str] = []
         if self._path is not None and self._path.exists() and not options.again:
             found = json.loads(self._path.read_text())
             if found["settings"] == json.loads(json.dumps(self._settings)):
@@ -93,6 +94,7 @@ class Audit:
 
     def run(self, calls: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
         """Return the results of the calls by name: those kept, then the rest, each kept when it ends."""
+        self._asked += calls
         for number, (name, call) in enumerate(calls.items(), 1):
             if name not in self._steps:
                 begun = time.process_time(), time.time()
@@ -115,7 +117,7 @@ class Audit:
     def close(self, summary: str, text: str, failures: Sequence[str], *packages: str) -> None:
         """Give the verdict: print it, write it into the page, forget the steps, and end the process."""
         verdict = f"**Failed**: {len(failures)} of its checks, listed below" if failures else "**Passed**"
-        steps = self._steps.values()
+        steps = [self._steps[name] for name in self._asked]
         commits = list(dict.fromkeys(step["commit"] for step in steps))
         seconds = sum(step["seconds"] for step in steps)
         day = max((step["day"] for step in steps), default=time.strftime("%Y-%m-%d"))

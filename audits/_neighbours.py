@@ -15,12 +15,13 @@ pure differential privacy every event obeys P₁ ≤ e^ε·P₀.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import beta, norm
 
-__all__ = ["Bound", "lower_bound"]
+__all__ = ["Bound", "lower_bound", "quotient"]
 
 SMOOTH = 0.5
 """Added to every count before its logarithm is taken."""
@@ -33,7 +34,7 @@ class Bound:
     lower: float
     plain: float
     hits: tuple[int, int]
-    runs: int
+    runs: tuple[int, int]
 
 
 def lower_bound(without: np.ndarray, with_it: np.ndarray, doubt: float) -> Bound:
@@ -58,10 +59,20 @@ def lower_bound(without: np.ndarray, with_it: np.ndarray, doubt: float) -> Bound
     k = [int((sign * score[:, column] >= threshold).sum()) for score in scores[2:]]
     n = [len(part) for part in tested]
     likely, rare = (1, 0) if sign > 0 else (0, 1)
-    low = float(beta.ppf(doubt / 2, k[likely], n[likely] - k[likely] + 1)) if k[likely] else 0.0
-    high = float(beta.isf(doubt / 2, k[rare] + 1, n[rare] - k[rare])) if k[rare] < n[rare] else 1.0
-    plain = math.log((k[likely] + SMOOTH) / n[likely]) - math.log((k[rare] + SMOOTH) / n[rare])
-    return Bound(math.log(low / high) if low else -math.inf, plain, (k[rare], k[likely]), n[likely])
+    hits, runs = (k[rare], k[likely]), (n[rare], n[likely])
+    plain = math.log((hits[1] + SMOOTH) / runs[1]) - math.log((hits[0] + SMOOTH) / runs[0])
+    return Bound(quotient(hits, runs, doubt), plain, hits, runs)
+
+
+def quotient(hits: Sequence[int], runs: Sequence[int], doubt: float) -> float:
+    """Return a lower bound on log(p₁/p₀) from hits and runs on either side (Clopper and Pearson).
+
+    >>> round(quotient((0, 500), (1000, 1000), 0.05), 2)
+    4.85
+    """
+    low = float(beta.ppf(doubt / 2, hits[1], runs[1] - hits[1] + 1)) if hits[1] else 0.0
+    high = float(beta.isf(doubt / 2, hits[0] + 1, runs[0] - hits[0])) if hits[0] < runs[0] else 1.0
+    return math.log(low / high) if low else -math.inf
 
 
 def _scores(chosen: tuple[np.ndarray, ...], parts: list[np.ndarray]) -> list[np.ndarray]:

@@ -74,7 +74,7 @@ def command_line_profile(epsilon: str = "1") -> View:
         asked = sorted(k for k, v in groups[names[0]]["answers"].items() if isinstance(v, dict) and "value" in v)
         return np.array([[round(10 * groups[g]["answers"][a]["value"]) for a in asked] for g in names])
 
-    return repeated(one, 200)
+    return repeated(one, 125)
 
 
 # ── two servers ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -181,7 +181,7 @@ def spark(epsilon: Any = 1, occupied: bool = False) -> View:
 SERVICES: dict[str, Path] = {
     "command line: sketch, merge": Path(1, command_line(), {"half the noise": command_line("2")}, (500_000, 0)),
     "command line: profile": Path(
-        1, command_line_profile(), {"a quarter of the noise": command_line_profile("4")}, (600, 0), each="group"
+        1, command_line_profile(), {"a quarter of the noise": command_line_profile("4")}, (250, 0), each="group"
     ),
     "two servers, view of the seeds": Path(
         1, two_servers(0), {"no noise at the other": two_servers(0, noise=False)}, (300_000, 20_000)

@@ -13,6 +13,7 @@ from typing import Any
 import _hostile_files
 import _hostile_inputs
 import _hostile_server
+import _hostile_words
 from _audit import Audit, table
 from _children import MEMORY, SECONDS, attack, serve
 
@@ -23,7 +24,7 @@ TARGETS = {
     "requests to servers": _hostile_server.requests,
     "columns for update": _hostile_inputs.updates,
     "files of rows": _hostile_inputs.files,
-    "command lines": _hostile_inputs.command_lines,
+    "command lines": _hostile_words.command_lines,
 }
 SIZES = {
     "sketch files": 250_000, "sets of groups": 100_000, "messages of shares": 600_000, "requests to servers": 50_000,

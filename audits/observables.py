@@ -17,7 +17,7 @@ from typing import Any
 import _timing
 from _audit import Audit, table
 from _commands import CHAIN, FORMS, SERVED, chain_pair, counted, pair
-from _hostile_inputs import commands
+from _hostile_words import commands
 from _observe import FORMATS, difference
 
 PIECE = 50
@@ -184,7 +184,7 @@ def failed(found: dict[str, Any]) -> list[str]:
 def main() -> None:
     """Run the audit."""
     audit = Audit(
-        "observables", __doc__, pairs=(2000, 12), apart=(40, 1), chains=(100, 1), served=(10, 0), rounds=(2000, 300)
+        "observables", __doc__, pairs=(1200, 12), apart=(30, 1), chains=(60, 1), served=(6, 0), rounds=(2000, 300)
     )
     found = audit.run(steps(audit))
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 import subprocess
 import sys
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "audits"))
 
 from _audit import PARTS, ROOT, Audit, summary_of
+
+from unnoise import DiscreteLaplace, discrete_laplace, testing
 
 PAGE = (ROOT / "docs" / "trust.md").read_text()
 
@@ -154,3 +159,41 @@ def test_a_page_without_a_claim_or_with_a_wrong_name_is_noticed() -> None:
 @pytest.mark.parametrize("page", ["README.md", "SECURITY.md", "docs/privacy.md"])
 def test_the_page_is_linked(page: str) -> None:
     assert "trust.md)" in (ROOT / page).read_text()
+
+
+# ── what the parts compute with ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_bound_of_the_examples() -> None:
+    import _neighbours
+
+    found = doctest.testmod(_neighbours)
+    assert found.attempted > 3
+    assert found.failed == 0
+
+
+@pytest.mark.parametrize("doubt", [0.05, 0.3])
+def test_a_mechanism_that_keeps_its_epsilon_is_accused_as_rarely_as_stated(doubt: float) -> None:
+    """400 audits of noise that is exactly right: more false alarms than 1e-9 allows would be a wrong bound."""
+    from _neighbours import lower_bound
+    from scipy.stats import binom
+
+    with testing.seeded(4):
+        noise = discrete_laplace(400 * 2 * 500, 1).reshape(400, 2, 500)
+    accused = sum(lower_bound(pair[0], pair[1] + 1, doubt).lower > 1 for pair in noise)
+    assert accused <= binom.isf(1e-9, 400, doubt)
+    accused = sum(lower_bound(pair[0], pair[1] + 2, doubt).lower > 1 for pair in noise)
+    assert accused > binom.isf(1e-9, 400, doubt), "the control: sensitivity 2"
+
+
+@pytest.mark.parametrize(("epsilon", "power"), [("1", "1"), ("0.1", "2"), ("1", "1/2"), ("0.1", "5/2"), ("2", "1/10")])
+def test_the_law_of_the_audit_is_the_law_of_the_package(epsilon: str, power: str) -> None:
+    from _law import classes, density
+
+    p = density(float(epsilon), Fraction(power), 60)
+    np.testing.assert_allclose(p, DiscreteLaplace(epsilon, power).pmf(np.arange(61)), rtol=1e-6, atol=1e-15)
+    cut = classes(float(epsilon), Fraction(power), 10**6)
+    assert abs(cut.probability.sum() - 1) < 1e-9
+    ends = np.array([-cut.reach - 1, -cut.reach, 0, cut.reach, cut.reach + 1, 10**9])
+    last = cut.probability.size - 1
+    assert cut.of(ends).tolist() == [0, 1, cut.half + 1, last - 1, last, last]

@@ -243,4 +243,4 @@ def test_the_command_line_labels_its_files(
     shown = " ".join(capsys.readouterr().out.split())
     assert all(text in shown for text in ("January", "north, south", "2026-01", "url", today()))
     assert run("merge", tmp_path / "north", tmp_path / "west", "-o", tmp_path / "wrong") == 2
-    assert "column must be equal to merge, got ('url',) and ('page',)" in capsys.readouterr().err
+    assert "column must be equal to merge, got 'url' and 'page'" in capsys.readouterr().err

@@ -280,3 +280,22 @@ def headings(page: Path) -> set[str]:
 
     found = re.findall(r"^#+ (.+?)\s*(?:\{#(\S+)\})?$", re.sub(r"```.*?```", "", page.read_text(), flags=re.S), re.M)
     return {given or slugify(re.sub(r"[`*]|\]\([^)]*\)|\[", "", text), "-") for text, given in found}
+
+
+RESEARCHER = (DOCS / "readers" / "researcher.md").read_text()
+
+
+def test_every_figure_has_its_command():
+    """Every section that a script writes and every picture of numbers stands in the researcher's list."""
+    rows = [line for line in RESEARCHER.split("\n") if line.startswith("|") and "python " in line]
+    for page in ("benchmarks.md", "trust.md", "parameters.md", "architecture.md"):
+        for name in re.findall(r"<!-- ([\w-]+):begin -->", (DOCS / page).read_text()):
+            word = name.partition("-")[0] if name.startswith("collector") else name
+            assert name == "summary" or any(re.search(rf"\b{word}\b", row.split("|")[1]) for row in rows), (page, name)
+    drawn = {"chooser.svg", "flow.svg", "report.png"}  # by hand, and a photograph of the page
+    for picture in {path.name for path in (DOCS / "img").iterdir()} - drawn:
+        assert re.sub(r"journey-[\w-]+", "journey-*", picture) in RESEARCHER, picture
+    for script in set(re.findall(r"python ((?:benchmarks|audits|scripts)/\w+\.py)", RESEARCHER)):
+        assert (ROOT / script).exists(), script
+    shown = {f"benchmarks/{path.name}" for path in (ROOT / "benchmarks").glob("[a-z]*.py")}
+    assert shown <= set(re.findall(r"benchmarks/\w+\.py", RESEARCHER)), "a benchmark that nobody is told of"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import functools
 import os
 import pickle
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +17,7 @@ import numpy as np
 import pytest
 
 from unnoise.errors import PrivacyError
-from unnoise.guard import Guarded, changing, frozen, new_identity, quiet, this_process, wipe
+from unnoise.guard import ENDED, Guarded, changing, frozen, new_identity, quiet, this_process, wipe
 
 
 class Secret(Guarded):
@@ -188,3 +190,21 @@ def test_quiet_returns_and_keeps_names() -> None:
         return 2 * x
 
     assert (twice(4), twice.__name__, twice.__doc__) == (8, "twice", "Double it.")
+
+
+def test_a_signal_at_the_very_end_of_a_call_says_so() -> None:
+    """What is raised in a call is its own; what is raised when it has returned came too late to change anything."""
+
+    def fails() -> None:
+        raise KeyboardInterrupt
+
+    handler = signal.signal(signal.SIGUSR1, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt) as early:
+            quiet(fails)()
+        with pytest.raises(KeyboardInterrupt) as late:
+            quiet(functools.partial(os.kill, os.getpid(), signal.SIGUSR1))()
+    finally:
+        signal.signal(signal.SIGUSR1, handler)
+    assert not hasattr(early.value, "__notes__")
+    assert late.value.__notes__ == [ENDED]

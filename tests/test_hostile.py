@@ -95,6 +95,12 @@ def test_a_damaged_gzip_is_said_in_one_line(tmp_path: Path) -> None:
         list(open_source([tmp_path / "a.csv.gz"]).batches(Wanted(columns=("x",))))
 
 
+def test_json_that_is_too_deep_is_said_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "a.ndjson").write_bytes(b'{"x":"a"}\n{"x":' + b"[" * 100_000 + b"\n")
+    with pytest.raises(InputError, match="row 2: not JSON that can be read"):
+        list(open_source([tmp_path / "a.ndjson"]).batches(Wanted(columns=("x",))))
+
+
 # ── update ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -17,7 +17,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "audits"))
 
 from _commands import CHAIN, FORMS, NO_DATA, SERVED, chain, counted, readable
-from _hostile_inputs import commands
+from _hostile_words import commands
 from _observe import FORMATS, difference, observation, write_rows
 
 from sketch_tools import make

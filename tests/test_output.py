@@ -20,7 +20,7 @@ from unnoise.answers.estimate import TOO_NOISY, Estimate
 from unnoise.answers.export import SUFFIXES, check_suffix, comparison_document, profiles_document, written_as
 from unnoise.answers.questions import Asked, Sheet, noun, sheets
 from unnoise.answers.reconstruct import reconstruct
-from unnoise.answers.render import sensible
+from unnoise.answers.render import first_sentence, sensible
 from unnoise.answers.report import report_page
 from unnoise.api import direct
 from unnoise.cli import main
@@ -314,3 +314,13 @@ def test_the_promised_epsilon_is_told_and_not_that_of_one_number(shell, tmp_path
     sketched = ("--max-contributions", "4", "--sketch", "--cells", "2^10", "--json")
     told = json.loads(shell("profile", tmp_path / "x.csv", "-c", "day", "--person", "user", "-e", "1", *sketched))
     assert (told["epsilon"], told["unit"]) == (1.0, "one person in one ingestion call")
+
+
+def test_one_of_them_is_one(shell, tmp_path):
+    sheet = Sheet.of(reconstruct([0] * 50 + [1], epsilon=20, method="isotonic"), Asked(noun=noun("user")))
+    assert re.fullmatch(r"About 1 \([01]–1\) user was seen exactly once\.", first_sentence(sheet).text)
+    (tmp_path / "x.csv").write_text("n\n")
+    for how in (("--column", "n"), ("--count-column", "n")):
+        assert "must be at least one item, got none" in shell("compare", tmp_path / "x.csv", *how, "-e", "1", code=2)
+    made = ("sketch", tmp_path / "x.csv", "-e", "1", "-o", tmp_path / "y", "--cells")
+    assert "got 100: 64 and 128 are" in shell(*made, "100", code=2)

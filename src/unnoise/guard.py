@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from ._sampler import _system_stream as system_stream
 from .errors import PrivacyError
 
-__all__ = ["Guarded", "changing", "frozen", "new_identity", "quiet", "this_process", "wipe"]
+__all__ = ["ENDED", "Guarded", "changing", "frozen", "new_identity", "quiet", "this_process", "wipe"]
 
 WIPE_ON_FORK = 18
 """Linux's MADV_WIPEONFORK, which Python does not name."""

@@ -73,7 +73,8 @@ class Labels:
         for name in ("column", "unit"):
             left, right = getattr(self, name), getattr(other, name)
             if left and right and left != right:
-                raise IncompatibleError(name, left, right)
+                texts = (side if isinstance(side, str) else ", ".join(side) for side in (left, right))
+                raise IncompatibleError(name, *texts)
         common = set(self.report_ids) & set(other.report_ids)
         if common:
             raise PrivacyError(f"reports must be in one sum only to merge, both contain {min(common)!r}")

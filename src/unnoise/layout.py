@@ -109,7 +109,9 @@ def hashed_layout(cells: int, levels: int | bool | None, **public: Any) -> Layou
     (16, 768)
     """
     if not is_integer(cells) or cells < 1 or cells & (cells - 1):
-        raise InputError(f"cells must be a power of two, got {cells!r}")
+        bits = int(cells).bit_length() if is_integer(cells) and cells > 1 else 0
+        near = f": {1 << (bits - 1)} and {1 << bits} are" if bits else ""
+        raise InputError(f"cells must be a power of two, got {cells!r}{near}")
     most = min(cells, MOST_LEVELS)
     count = min(MEASURED_LEVELS, most) if levels is True else 1 if levels is None else levels
     cells, count = int(cells), check_integer("levels", count, 1, most)

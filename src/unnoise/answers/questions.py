@@ -69,6 +69,15 @@ class Noun:
     many: str
     verb: str = "were seen"
 
+    @property
+    def alone(self) -> Noun:
+        """The same of one of them.
+
+        >>> at_least(2).said("about 1", noun("user").alone)
+        'about 1 user was seen at least twice.'
+        """
+        return Noun(self.one, self.one, self.verb.replace("were ", "was "))
+
 
 ITEM = Noun("item", "items", "occurred")
 PLURALS = {"person": "people", "man": "men", "woman": "women", "child": "children"}

@@ -12,7 +12,7 @@ import numpy as np
 from ..arrays import Int64
 from ..text import inert_html
 from .estimate import Estimate
-from .questions import ITEM, Asked, Sheet, mark
+from .questions import ITEM, MEDIAN, TOTAL, Asked, Sheet, mark
 
 if TYPE_CHECKING:
     from .profile import Profile, Table
@@ -120,7 +120,9 @@ def first_sentence(sheet: Sheet) -> Said:
     question, estimate = sheet.head
     value, low, high = sensible(estimate, whole=question.whole)
     few = question.whole and estimate.value < 0.5
-    before, _, after = question.said("at most \0" if few else "about \0", sheet.asked.noun).partition("\0")
+    alone = (high if few else value) == "1" and question not in (MEDIAN, TOTAL)
+    noun = sheet.asked.noun.alone if alone else sheet.asked.noun
+    before, _, after = question.said("at most \0" if few else "about \0", noun).partition("\0")
     between = "" if few else f"({low}–{high})"
     return Said(before[0].upper() + before[1:], high if few else value, between, after, mark(estimate))
 

@@ -44,10 +44,15 @@ def _frequencies(source: Source) -> tuple[Any, Any]:
         raise InputError(f"a frequency list must be the only input, and a file, got {source.name}")
     with open_bytes(source.places[0]) as stream:
         pairs = frequency_pairs(stream, source.name)
-    if not sum(count for _, count in pairs):
-        raise InputError(f"{source.name}: there must be at least one item, got none")
+    _require_some(source, sum(count for _, count in pairs))
     frequencies, counts = (np.array(column, dtype=np.int64) for column in zip(*pairs))
     return frequencies, counts
+
+
+def _require_some(source: Source, rows: int) -> None:
+    """Refuse nothing at all: these data hold no secret, and errors relative to nothing do not exist."""
+    if not rows:
+        raise InputError(f"{source.name}: there must be at least one item, got none")
 
 
 def _column_of_counts(source: Any, name: str) -> Any:
@@ -56,7 +61,8 @@ def _column_of_counts(source: Any, name: str) -> Any:
     from ..reading.source import Wanted
 
     parts = [batch.items[name].to_numpy() for batch in source.batches(Wanted(columns=(name,), integers=True))]
-    counts = np.concatenate(parts)
+    counts = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+    _require_some(source, counts.size)
     if counts.min() < 0:
         raise InputError(f"{source.name}: {name} must hold true counts ≥ 0, got {int(counts.min())}")
     return counts
@@ -70,5 +76,6 @@ def _counted(source: Any, wanted: Any) -> Any:
     for batch in source.batches(wanted):
         times = pl.lit(1, pl.Int64) if batch.counts is None else batch.counts
         frames.append(batch.items.with_columns(times.alias("\0times")))
+    _require_some(source, sum(frame.height for frame in frames))
     items = list(wanted.columns)
     return pl.concat(frames).group_by(items).agg(pl.col("\0times").sum())["\0times"].to_numpy()

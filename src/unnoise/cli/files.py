@@ -137,7 +137,7 @@ def _row(sketch: Sketch) -> dict[str, str]:
     """Return what distinguishes a sketch, in words."""
     facts = _facts(sketch)
     labels = {
-        key: ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        key: _listed(value) if isinstance(value, list) else str(value)
         for key, value in sketch.labels.to_dict().items() if value and key != "unit"
     }  # fmt: skip
     most = facts["max_contributions"]
@@ -147,6 +147,15 @@ def _row(sketch: Sketch) -> dict[str, str]:
         "unit": unit, "noise power": facts["power"], "items": ", ".join(facts["item_types"] or ["?"]),
         "hash seed": "–" if facts["hash_seed"] is None else str(facts["hash_seed"]), **labels,
     }  # fmt: skip
+
+
+def _listed(names: list[str]) -> str:
+    """Write names in a row, of many the first and the last.
+
+    >>> _listed(["a", "b"]), _listed(["01", "02", "03", "04", "05"])
+    ('a, b', '01 … 05 (5)')
+    """
+    return ", ".join(names) if len(names) <= 4 else f"{names[0]} … {names[-1]} ({len(names)})"
 
 
 def _print_facts(rows: dict[str, dict[str, str]], console: Console) -> None:

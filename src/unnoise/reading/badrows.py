@@ -120,6 +120,8 @@ def bad_json_row(label: str, lines: Iterable[bytes], done: int) -> str:
             continue
         try:
             value = json.loads(line)
+        except RecursionError:
+            return f"{label}, row {number}: not JSON that can be read (too deep); correct or remove the row"
         except (json.JSONDecodeError, UnicodeDecodeError) as problem:
             return f"{label}, row {number}: not JSON ({_place(problem)}); correct or remove the row"
         if not isinstance(value, dict):
