@@ -10,7 +10,7 @@
 PYTHON ?= python3
 VENV   := .venv
 QUICK  := tests/test_house.py tests/test_noise.py tests/test_noisy.py tests/test_linear.py tests/test_isotonic.py \
-          tests/test_hashing.py tests/test_checks.py tests/test_cli_docs.py tests/test_profile.py tests/test_bounds.py \
+          tests/test_hashing.py tests/test_checks.py tests/test_cli_docs.py tests/test_profile.py \
           tests/test_api.py tests/test_serve_tasks.py src
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt

@@ -71,7 +71,7 @@ def timed(command: list[str]) -> tuple[float, float, int, str]:
 def measure(path: Path, column: str, cells: int, runs: int) -> dict[str, float]:
     """Run both by turns and keep the best of each."""
     ours = [str(UNNOISE), "profile", str(path), "-c", column, "-e", "1", "--cells", str(cells), "--json"]
-    sketch = [*ours[:1], "sketch", *ours[2:-1], "-o", str(path) + ".sketch"]
+    sketch = [*ours[:1], "sketch", *ours[2:-1], "-o", str(path) + ".sketch", "--force"]
     exact = [sys.executable, "-c", EXACT, str(path), column]
     found: dict[str, list[tuple[float, float, int, str]]] = {"profile": [], "sketch": [], "exact": []}
     for _ in range(runs):

@@ -17,6 +17,7 @@ that need no trusted holder.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import resource
 import sys
@@ -60,6 +61,8 @@ SLOW = {"lp": 300, "blocki": 3000}
 """Largest count with which a mechanism that looks at every one is run."""
 
 Found = tuple[np.ndarray, np.ndarray]
+Result = tuple[np.ndarray, float, float, int]
+"""Mean errors, seconds, peak memory in MB, runs."""
 
 
 def truth_of(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -120,7 +123,7 @@ def cases(size: int) -> dict[str, np.ndarray]:
     return {name: counts for name, counts in found.items() if counts.size}
 
 
-def measured(name: str, counts: np.ndarray, epsilon: float, runs: int) -> tuple[np.ndarray, float, float] | None:
+def measured(name: str, counts: np.ndarray, epsilon: float, runs: int) -> Result | None:
     if int(counts.max()) > SLOW.get(name, counts.max()):
         return None
     rows, seconds, before = [], [], highest()
@@ -131,7 +134,29 @@ def measured(name: str, counts: np.ndarray, epsilon: float, runs: int) -> tuple[
             seconds.append(time.perf_counter() - begin)
     except UnnoiseError:
         return None
-    return np.mean(rows, axis=0), float(np.median(seconds)), highest() - before
+    return np.mean(rows, axis=0), float(np.median(seconds)), highest() - before, len(rows)
+
+
+class Kept:
+    """Results in a file, one a line, so that the benchmark can be stopped and resumed."""
+
+    def __init__(self, file: Path | None, minutes: float) -> None:
+        self.file, self.end = file, time.monotonic() + 60 * minutes
+        lines = file.read_text().splitlines() if file is not None and file.exists() else []
+        self.rows = {tuple(key): row for key, row in map(json.loads, lines)}
+
+    def found(self, case: str, name: str, counts: np.ndarray, epsilon: float, runs: int) -> Result | None:
+        key = (case, name, epsilon)
+        if key not in self.rows:
+            if time.monotonic() > self.end:
+                raise SystemExit("stopped: run again to go on")
+            found = measured(name, counts, epsilon, runs)
+            self.rows[key] = None if found is None else [found[0].tolist(), *found[1:]]
+            if self.file is not None:
+                with self.file.open("a") as out:
+                    out.write(json.dumps([key, self.rows[key]]) + "\n")
+        row = self.rows[key]
+        return None if row is None else (np.array(row[0]), *row[1:])
 
 
 def highest() -> float:
@@ -143,20 +168,20 @@ def models() -> dict[str, str]:
     return {**OURS, **{n: m.model for n, m in BASELINES.items()}, **dict.fromkeys(STREAMS, "no privacy")}
 
 
-def table(case: str, epsilon: float, results: dict[str, tuple[np.ndarray, float, float]]) -> list[str]:
-    head = "| system | model | who is trusted | ℓ1 | ℓ2 | ℓ∞ | W1 | seconds | peak memory raised by MB |"
-    lines = [f"**{case}, ε = {epsilon:g}**", "", head, "|---|---|---|---|---|---|---|---|---|"]
+def table(case: str, epsilon: float, results: dict[str, Result]) -> list[str]:
+    head = "| system | model | who is trusted | ℓ1 | ℓ2 | ℓ∞ | W1 | seconds | peak memory raised by MB | runs |"
+    lines = [f"**{case}, ε = {epsilon:g}**", "", head, "|---" * 10 + "|"]
     of = models()
     order = sorted(results, key=lambda name: (list(TRUST).index(of[name]), results[name][0][0]))
     for name in order:
-        error, seconds, peak = results[name]
+        error, seconds, peak, runs = results[name]
         numbers = " | ".join(f"{x:.4g}" for x in error)
         shown = f"**{name}**" if name in OURS else name
-        lines.append(f"| {shown} | {of[name]} | {TRUST[of[name]]} | {numbers} | {seconds:.2f} | {peak:.0f} |")
+        lines.append(f"| {shown} | {of[name]} | {TRUST[of[name]]} | {numbers} | {seconds:.2f} | {peak:.0f} | {runs} |")
     return [*lines, ""]
 
 
-def verdict(all_results: dict[tuple[str, float], dict[str, tuple[np.ndarray, float, float]]]) -> list[str]:
+def verdict(all_results: dict[tuple[str, float], dict[str, Result]]) -> list[str]:
     """How often the targets hold, and where they do not."""
     of, lines = models(), []
     for index, metric in ((0, "ℓ1"), (3, "W1")):
@@ -178,7 +203,7 @@ def verdict(all_results: dict[tuple[str, float], dict[str, tuple[np.ndarray, flo
     return lines
 
 
-def picture(all_results: dict[tuple[str, float], dict[str, tuple[np.ndarray, float, float]]]) -> None:
+def picture(all_results: dict[tuple[str, float], dict[str, Result]]) -> None:
     """Error against trust: geometric mean over the rows that all of a column ran."""
     import matplotlib
 
@@ -248,6 +273,8 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, nargs="+", default=[0.1, 1.0])
     parser.add_argument("--falling", action="store_true", help="direct beside plain isotonic regression")
     parser.add_argument("--only", nargs="*", help="names of systems")
+    parser.add_argument("--keep", type=Path, help="file of results: what is there is not run again")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long; run again to go on")
     parser.add_argument("--write", action="store_true", help="put tables and picture into docs")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -255,12 +282,12 @@ def main() -> None:
         print(beside_plain(4 * options.runs, options.size)[-1])
         return
     direct_profile(release({"": Exactly(np.array([1]), np.array([1]))}, Unit(), 1)[""])  # imports
-    all_results, lines = {}, []
+    all_results, lines, kept = {}, [], Kept(options.keep, options.minutes)
     for case, counts in cases(options.size).items():
         for epsilon in options.epsilon:
             results = {}
             for name in options.only or models():
-                found = measured(name, counts, epsilon, options.runs)
+                found = kept.found(case, name, counts, epsilon, options.runs)
                 if found is not None:
                     results[name] = found
             all_results[case, epsilon] = results

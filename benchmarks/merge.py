@@ -1,14 +1,15 @@
 """Merged sketches: what k noises leave of reach and frequency.
 
 Run ``python benchmarks/merge.py [--quick] [--only shapes,wfa] [--shape …] [--kind …] [--epsilon …] [--k …] [--runs N]
-[--bound] [--write]``.
+[--no-bound] [--record FILE] [--minutes M] [--write]``.
 
 Only ``un.reconstruct`` is measured, on the sum of k sketches, whose law is simulated directly: exact cells plus noise
 of power k (``--check`` compares that with k sketches merged through the public API).
 
 *Shapes*: 100,000 items of a given law of counts, in 2¹⁷ cells: hashed, or as a known domain of 2¹⁷ items of which
 the others never occur. *wfa*: the scenarios of ``_wfa.py`` in 2¹⁷ hashed cells at ε = ln 3, sets united one after the
-other. ``--bound`` tells the estimator what is known of the counts there (a site counts a person at most 1 or 3 times).
+other. A site counts a person at most once (three times in the frequency scenarios), which the sketch of items that are
+persons knows (``NoisyCounts.max_count``); ``--no-bound`` leaves that out.
 
 Columns: relative RMSE of distinct; mean shuffle distance (half the ℓ1 distance of the frequency histograms 1 … 10+);
 coverage of the 95 % interval of distinct; how many of its widths the worst miss was away; share of the runs marked as
@@ -18,10 +19,12 @@ more model than data, and refused; seconds a fit.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 from _report import IMAGES, machine, write_section
@@ -144,27 +147,44 @@ def shapes(options: argparse.Namespace) -> list[str]:
     return lines
 
 
+def scenario_run(name: str, run: int, ks: Sequence[int], bound: bool) -> dict[str, dict[str, float]]:
+    """One run of a scenario, by the number of sets united."""
+    rng, rows = np.random.default_rng([19, (*REACH, *FREQUENCY).index(name), run]), {}
+    drawn = Scenario.draw(name, rng)
+    sites = drawn.cells(CELLS, rng)
+    for k in ks:
+        most = k * (3 if name in FREQUENCY else 1) if bound else None
+        noisy = merged(sites[:k].sum(axis=0), "hashed", math.log(3), k)
+        rows[str(k)] = measure(noisy, drawn.frequencies(k), most)
+    return rows
+
+
 def scenarios(options: argparse.Namespace) -> tuple[list[str], dict[str, dict[int, float]]]:
-    """The public scenarios, and the RMSE of reach by scenario and k for the plot."""
-    lines = [f"WFA's scenarios, ε = ln 3, 2¹⁷ cells, {options.runs} runs each.", "", HEAD]
-    errors: dict[str, dict[int, float]] = {}
-    for name in options.scenario or (*REACH, *FREQUENCY):
-        ks = [k for k in sorted({*options.k, SETS[name]}) if k <= SETS[name]]
-        rows: dict[int, list[dict[str, float]]] = {k: [] for k in ks}
-        rng = np.random.default_rng([19, (*REACH, *FREQUENCY).index(name)])
-        for _ in range(options.runs):
-            drawn = Scenario.draw(name, rng)
-            sites = drawn.cells(CELLS, rng)
-            for k in ks:
-                bound = k * (3 if name in FREQUENCY else 1) if options.bound else None
-                noisy = merged(sites[:k].sum(axis=0), "hashed", math.log(3), k)
-                rows[k].append(measure(noisy, drawn.frequencies(k), bound))
-        for k in ks:
-            found = summary(rows[k])
+    """The public scenarios, and the RMSE of reach by scenario and k for the plot; goes on where the record ends."""
+    kept: dict[str, dict[str, dict[str, float]]] = {}
+    if options.record and options.record.exists():
+        kept = dict(json.loads(line) for line in options.record.read_text().splitlines())
+    names, started = options.scenario or (*REACH, *FREQUENCY), time.perf_counter()
+    for run in range(options.runs):
+        for name in names:
+            ks = [k for k in sorted({*options.k, SETS[name]}) if k <= SETS[name]]
+            if f"{name}, {run}" in kept or time.perf_counter() - started > 60 * options.minutes:
+                continue
+            kept[f"{name}, {run}"] = scenario_run(name, run, ks, not options.no_bound)
+            if options.record:
+                with options.record.open("a") as file:
+                    file.write(json.dumps([f"{name}, {run}", kept[f"{name}, {run}"]], ensure_ascii=False) + "\n")
+    lines, errors = [], {}
+    for name in names:
+        runs = [rows for key, rows in kept.items() if key.startswith(f"{name}, ")]
+        for k in sorted({int(k) for rows in runs for k in rows}):
+            found = summary([rows[str(k)] for rows in runs])
             errors.setdefault(name, {})[k] = found.get("rmse", math.nan)
             lines.append(line(name, "hashed", "ln 3", k, found))
             print(lines[-1], flush=True)
-    return lines, errors
+    fewest = min((sum(key.startswith(f"{name}, ") for key in kept) for name in names), default=0)
+    told = "" if options.no_bound else "; the sites count everybody at most once (three times: frequency), and say so"
+    return [f"WFA's scenarios, ε = ln 3, 2¹⁷ cells, {fewest} runs each{told}.", "", HEAD, *lines], errors
 
 
 def plot(errors: dict[str, dict[int, float]]) -> None:
@@ -223,7 +243,9 @@ def main() -> None:
     parser.add_argument("--epsilon", nargs="*", choices=list(EPSILONS))
     parser.add_argument("--k", nargs="*", type=int)
     parser.add_argument("--runs", type=int)
-    parser.add_argument("--bound", action="store_true", help="tell the estimator the bound on counts")
+    parser.add_argument("--no-bound", action="store_true", help="let the estimator not know the bound on counts")
+    parser.add_argument("--record", type=Path, help="file of finished runs of the scenarios, continued where it ends")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no run of a scenario after so long")
     parser.add_argument("--check", action="store_true", help="compare the simulated law with merged sketches")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()

@@ -10,6 +10,7 @@ import pytest
 
 import unnoise as un
 from unnoise.answers.advise import _errors, simulated_curve
+from unnoise.answers.simulate import Setting
 from unnoise.errors import InputError
 from unnoise.estimators.falling import falling
 
@@ -60,6 +61,29 @@ def test_expected_errors_are_those_of_real_releases() -> None:
         real.append(_errors((p.support, p.mass * p.items), counts, number)[1])
     assert 0.67 < simulated(0.5) / float(np.mean(real)) < 1.5
     assert simulated(2.0) / float(np.mean(real)) < 0.6
+
+
+@pytest.mark.statistical
+def test_merged_known_sketches_err_as_foretold() -> None:
+    """Three sites' sketches of a known domain, merged: ℓ1 and distinct within a factor 1.6 of what advise shows."""
+    options = {"epsilon": 1, "items": 1500, "shape": "poisson:3", "trusted": False, "sites": 3, "domain": 2000}
+    foretold = next(c for c in un.advise(**options, repetitions=8).candidates if c.name == "sketch, known domain")
+    counts, number = Setting("hashed", 1.0, 1, 1500, shape="poisson:3").counts(None)
+    times, found = np.repeat(counts, number), []
+    for _ in range(8):
+        sites = [un.Sketch.known(range(2000), epsilon=1) for _ in range(3)]
+        for j, sketch in enumerate(sites):
+            sketch.update(np.arange(times.size), times // 3 + (j < times % 3))
+        for sketch in sites[1:]:
+            sites[0].merge(sketch)
+        p = un.reconstruct(sites[0].release())
+        occur = p.support > 0
+        found.append(_errors((p.support[occur], (p.mass * p.items)[occur]), counts, number))
+    real = np.mean(found, axis=0)
+    print(real, foretold.errors)
+    for measured, name in ((real[0], "l1"), (real[2], "distinct")):
+        assert 1 / 1.6 < measured / foretold.errors[name] < 1.6
+    assert real[0] > 1.6 * un.advise(**{**options, "epsilon": 4}, repetitions=2).candidates[2].errors["l1"]  # control
 
 
 def test_hopeless_settings_are_called_so() -> None:

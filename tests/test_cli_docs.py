@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,3 +87,15 @@ def test_the_python_of_the_page_runs(tmp_path, monkeypatch):
     exec("import unnoise as un\n" + code, names)
     assert list(names["profiles"]) == countries
     assert "DE" in names["html"]
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_the_command_line_runs():
+    """On few rows, twice, so that nobody finds out after an hour that it does not."""
+    root = Path(__file__).resolve().parent.parent
+    script = root / "benchmarks" / "cli.py"
+    done = subprocess.run(
+        [sys.executable, str(script), "--rows", "20000", "--runs", "2"], capture_output=True, text=True, cwd=root
+    )
+    assert done.returncode == 0, done.stderr
+    assert "| strings |" in done.stdout

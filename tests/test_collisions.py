@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracles_items import brute_law, log_series, sketch, throw_law, zipf_numbers
+from unnoise import testing
+from unnoise.answers.reconstruct import reconstruct
 from unnoise.errors import InputError, OverloadError
 from unnoise.estimators._fit import Fit
 from unnoise.estimators._series import cell_law, exponential, logarithm, reciprocal
@@ -18,6 +20,7 @@ from unnoise.estimators.collisions import collisions, decompound, level_shares, 
 from unnoise.layout import Layout
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyProfile
+from unnoise.sketches.sketch import Sketch
 
 small = st.lists(st.integers(0, 9), min_size=1, max_size=12)
 
@@ -178,3 +181,13 @@ def test_small_sketches_never_fail(items, count, seed):
     rng = np.random.default_rng(seed)
     law = collisions(sketch(np.array([count]), np.array([items]), hashed(64), DiscreteLaplace(1), rng))
     assert np.isfinite(law.items).all()
+
+
+def test_a_plain_logarithm_without_an_empty_cell_is_an_overload():
+    """One item of 51 in 64 cells: the roughness of `isotonic` added up to a load at which exp(−load) is 0."""
+    with testing.seeded(21052):
+        sketch = Sketch.hashed(64, epsilon=1)
+        sketch.update([1] * 51)
+        noisy = testing.release(sketch)
+    with pytest.raises(OverloadError):
+        reconstruct(noisy, method="isotonic")

@@ -264,7 +264,7 @@ FIVE = [1] * 3 + [2] * 3 + [3] * 3 + [4] * 3 + [5] * 3
 
 @pytest.mark.statistical
 def test_neighbours_are_told_apart_no_better_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`un.direct` from rows to released numbers; noise too small by a third, and a box counted twice, are caught."""
+    """`un.direct` from rows to released numbers; half the noise, and a box counted twice, are caught."""
     from unnoise.answers import direct as answering
     from unnoise.holding import release as module
 
@@ -287,7 +287,7 @@ def test_neighbours_are_told_apart_no_better_than_allowed(monkeypatch: pytest.Mo
     monkeypatch.setattr(module, "exact_numbers", twice)
     assert breaks(told_apart(row, [1] * 12, [1] * 11))
     monkeypatch.setattr(module, "exact_numbers", exact)
-    monkeypatch.setattr(module, "exact_positive", lambda name, epsilon: law(name, epsilon) * Fraction(3, 2))
+    monkeypatch.setattr(module, "exact_positive", lambda name, epsilon: law(name, epsilon) * 2)
     assert breaks(told_apart(column, FIVE, FIVE[:-1]))
 
 
@@ -483,6 +483,26 @@ def test_every_answer_exists_at_every_edge(items: list, counts: list | None, eps
         assert text
     assert json.loads(p.to_json())["guarantee"] == p.guarantee
     assert p.to_polars().height == p.support.size
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [np.full(20_000, 5000), np.random.default_rng(5).integers(1, 20_001, 30_000), np.ones(1000, dtype=np.int64),
+     np.minimum(np.random.default_rng(6).zipf(1.3, 30_000), 10**9)],
+    ids=["equal, in wide blocks", "uniform, in wide blocks", "ones", "giants"],
+)  # fmt: skip
+def test_without_noise_the_answers_are_exact(counts: np.ndarray) -> None:
+    """At ε = 40 all noise is 0 but for one number in 10^13: sums and limits hold to rounding, wide blocks included."""
+    values, items = np.unique(counts, return_counts=True)
+    p = direct_profile(release({"": Exactly(values, items)}, Unit(), 40)[""])
+    assert float(p.total) == pytest.approx(int(counts.sum()), rel=1e-9)
+    assert [float(p.distinct), *p.distinct.interval] == pytest.approx([counts.size] * 3, rel=1e-9)
+    for t in (1, 2, 7, 100, 1024, 1030, 4990, 5000, 5001, 19_000, 10**6):
+        assert int((counts >= t).sum()) in p.at_least(t), t
+        assert int((counts == t).sum()) in p.exactly(t), t
+    assert float((counts.astype(float) ** 2).sum()) in p.moment(2)
+    share = counts / counts.sum()
+    assert -float(share @ np.log(share)) in p.entropy
 
 
 def test_answers_do_not_contradict_each_other() -> None:

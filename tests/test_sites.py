@@ -223,12 +223,15 @@ def test_merged_sketches_are_answered_with_the_help_of_their_sum():
 def test_the_mean_of_two_answers_is_the_best_one():
     """Against a search over all weights; one that is three times surer is taken alone at correlation ½."""
     for one, two in ((3.0, 4.0), (3.0, 3.0), (1.0, 3.0)):
-        found = _mean(as_estimate(100, one), as_estimate(110, two))
+        found = _mean(as_estimate(100, one), as_estimate(102, two))
         weights = np.linspace(0, 1, 10_001)
         variance = (weights * one) ** 2 + ((1 - weights) * two) ** 2 + weights * (1 - weights) * one * two
         assert found.stderr == pytest.approx(math.sqrt(variance.min()), rel=1e-4)
-        assert found.value == pytest.approx(110 - 10 * weights[variance.argmin()], abs=0.01)
+        assert found.value == pytest.approx(102 - 2 * weights[variance.argmin()], abs=0.01)
     assert _mean(as_estimate(100, 1), as_estimate(110, 3)).value == 100
+    apart = _mean(as_estimate(100, 3), as_estimate(130, 4))  # farther apart than their errors say: the sum is doubted
+    assert apart.value < 103
+    assert apart.stderr <= 3
 
 
 # what is refused
@@ -292,6 +295,15 @@ def test_random_tables_break_no_rule():
         before += rules.broken(y) > 1e-9
         assert rules.broken(project(y, cov, rules)) < 1e-7
     assert before > 350
+
+
+@pytest.mark.parametrize(("chunk", "index"), [(29, 713), (34, 36), (74, 239)])
+def test_tables_far_from_their_rules_keep_them_too(chunk, index):
+    """Found among the 100,000 of benchmarks/sites.py: one projection loses digits where estimates are far out."""
+    rng = np.random.default_rng([31, chunk])
+    for _ in range(index + 1):
+        rules, y, cov = random_table(rng)
+    assert rules.broken(project(y, cov, rules)) < 1e-9
 
 
 def test_the_table_is_the_nearest_one():

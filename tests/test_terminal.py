@@ -132,6 +132,13 @@ run()"""
     assert raw.count("\x1b[?25l") == raw.count("\x1b[?25h"), "the cursor is back"
 
 
+def test_a_dumb_terminal_gets_no_line_that_it_could_not_take_away(words):
+    slow = f"(cat {words}/words.csv; sleep 1.5; echo w)"
+    _, text, code = in_terminal(f"export TERM=dumb; {slow} | unnoise profile - -c word -e 5 | head -n 2")
+    assert code == 0
+    assert re.fullmatch(r"\r\n\w[^\r]*occurred exactly once[^\r]*\r\n", text), text
+
+
 def test_errors_in_a_terminal_are_one_line(words):
     _, text, code = in_terminal(f"unnoise profile {words}/words.csv -e 1 -c wort")
     assert code == 2

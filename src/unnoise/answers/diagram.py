@@ -76,8 +76,8 @@ class Diagram:
         lows, highs = self._columns(tail, tail / 2)
         first, last = curve.first[:columns], curve.last[:columns]
         beside, _ = rows.at(last)
-        lows = np.append(_falls(lows[: self.sure]), np.maximum(lows, beside)[self.sure :])
-        highs = _falls(highs)
+        lows = np.ceil(np.append(_falls(lows[: self.sure]), np.maximum(lows, beside)[self.sure :]) - 1e-9)
+        highs = np.floor(_falls(highs) + 1e-9)
         # a wide block: its own mean bounds S at its first count from below, that of the block before it from above
         wide = last > first
         highs = np.where(wide, np.append(highs[:1], highs[:-1]), highs)
@@ -95,8 +95,8 @@ class Diagram:
         above = curve.above[:columns].astype(float)
         q, surer = upper_quantile(curve.noise, 1, tail), upper_quantile(curve.noise, 1, doubtful)
         margin = np.where(np.arange(columns) < self.sure, q, surer)
-        high = above + np.floor(np.maximum(y + q, 0) / width + 1e-9)
-        low = np.where(y > margin, above + np.ceil((y - margin) / width - 1e-9), 0.0)
+        high = above + np.maximum(y + q, 0) / width
+        low = np.where(y > margin, above + (y - margin) / width, 0.0)
         sure = np.arange(columns) < self.sure - 1  # boxes up to the corner: more than its rank
         return np.where(sure, np.maximum(low, above[self.sure - 1] + 1 if self.sure else 0.0), low), high
 
@@ -107,16 +107,16 @@ class Diagram:
             return Limited(np.zeros(0), np.zeros(0), np.zeros(0))
         y, width = curve.ranks[:groups].astype(float), curve.rank_width[:groups].astype(float)
         before, q = curve.start[:groups] - 1.0, upper_quantile(curve.noise, 1, tail)
-        high = _falls(before + np.floor(np.maximum(y + q, 0) / width + 1e-9))
+        high = np.floor(_falls(before + np.maximum(y + q, 0) / width) + 1e-9)
         speaks = int(np.argmin(np.append(y > q, False)))  # up to the first row that may hold no box
-        low = np.append(_falls((before + np.ceil((y - q) / width - 1e-9))[:speaks]), np.zeros(groups - speaks))
+        low = np.append(np.ceil(_falls((before + (y - q) / width)[:speaks]) - 1e-9), np.zeros(groups - speaks))
         wide = width > 1
         high = np.where(wide, np.append(high[:1], high[:-1]), high)  # of the first rank of its group
         low = np.where(wide, np.append(low[1:], 0.0), low)  # of the last
-        ends = np.unique(np.concatenate([np.floor(high), np.floor(low)]))
+        ends = np.unique(np.concatenate([high, low]))
         ends = ends[ends > 0]
         rank = np.append(0, curve.rank_last[:groups]).astype(float)
-        reaches = [rank[np.searchsorted(-np.floor(limit), -ends, side="right")] for limit in (low, high)]
+        reaches = [rank[np.searchsorted(-limit, -ends, side="right")] for limit in (low, high)]
         return Limited(ends, reaches[0], reaches[1])
 
 

@@ -54,6 +54,9 @@ UNBOUNDED = (
 )
 """Said where noise goes on f and nothing bounds a count."""
 
+ROUNDING = 1e-12
+"""Relative error of sums of floats."""
+
 PROBES = 9
 """Points at which a function is compared with its chord over a block."""
 
@@ -170,6 +173,7 @@ class DirectProfile(Profile):
             more, slopes, doubt = self._rows(g, groups)
             estimate, weight, slack = estimate + more, np.append(weight, slopes), slack + doubt
         stderr, half = spread(weight, curve.noise, level)
+        slack += ROUNDING * abs(estimate)
         return estimate, stderr, estimate - half - slack, estimate + half + slack
 
     def _rows(self, g: Function, groups: int) -> tuple[float, Floats, float]:
@@ -178,12 +182,13 @@ class DirectProfile(Profile):
         before, width = curve.start[:groups].astype(float) - 1, curve.rank_width[:groups].astype(float)
 
         def boxes(n: Floats) -> Floats:
-            at = np.minimum(before + np.maximum(n, 0), float(TOP))
-            start = _values(g, before.astype(np.int64))
-            slope = _values(g, before.astype(np.int64) + 1) - start
-            return np.where(n >= 0, _values(g, at.astype(np.int64)) - start, n * slope)
+            at = np.floor(np.maximum(n, 0)).astype(np.int64)
+            lower, upper = (_values(g, np.minimum(curve.start[:groups] - 1 + at + up, TOP)) for up in (0, 1))
+            start = _values(g, curve.start[:groups] - 1)
+            slope = _values(g, curve.start[:groups]) - start
+            return np.where(n >= 0, lower - start + (n - at) * (upper - lower), n * slope)
 
-        y = np.rint(curve.ranks[:groups] / width)
+        y = curve.ranks[:groups] / width
         bent = boxes(y + 1) - 2 * boxes(y) + boxes(y - 1)
         found = width * (boxes(y) - np.where(width == 1, a / (1 - a) ** 2, 0.0) * bent)
         fitted = np.maximum(self._count_of(curve.rank_last[:groups]) - before, 0)

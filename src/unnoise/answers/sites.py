@@ -6,7 +6,9 @@ All are of items: the union of k sketches has Σ N_t of them, N_t the number tha
 
 The sum of the cells, answered by the default estimator, is a second answer: of many sites, and of sketches that hold
 several noises, it may be the surer one. With s₁, s₂ the standard errors and r the correlation of the two (they share
-their noise; measured 0.35 to 0.64), the best mean has weights (s₂² − r·s₁s₂) : (s₁² − r·s₁s₂), none below 0.
+their noise; measured 0.35 to 0.64), the best mean has weights (s₂² − r·s₁s₂) : (s₁² − r·s₁s₂), none below 0. Of many
+noises the sum knows little but how smooth profiles are, so where the two answers are farther apart than their errors
+say, the sum has that much more error.
 """
 
 from __future__ import annotations
@@ -114,8 +116,9 @@ def as_estimate(
 
 def reach_of(gathered: Gathered, together: Together | None = None) -> Estimate:
     """Return the number of items that occur anywhere."""
-    if len(gathered.coded) == 1:
-        return reconstruct(gathered.coded[0].noisy).distinct
+    alone = len(gathered.coded) == 1
+    if alone and not (gathered.coded[0].once and gathered.coded[0].layout.kind == "hashed"):
+        return reconstruct(gathered.coded[0].noisy).distinct  # counted once, the weights alone are as good as can be
     try:
         found = together or side_by_side(gathered.coded)
     except OverloadError:
@@ -123,7 +126,7 @@ def reach_of(gathered: Gathered, together: Together | None = None) -> Estimate:
             raise
         return reconstruct(gathered.total).distinct
     beside = _beside(found)
-    if gathered.total is None or beside.stderr <= LOOK * beside.value:
+    if alone or gathered.total is None or beside.stderr <= LOOK * beside.value:
         return beside
     bound = len(gathered.coded) if gathered.coded[0].once else None
     return _mean(beside, reconstruct(gathered.total, max_count=bound).distinct)
@@ -136,6 +139,8 @@ def _mean(beside: Estimate, added: Estimate) -> Estimate:
     if beside.marked:
         return added
     one, two = beside.stderr, added.stderr
+    apart = (beside.value - added.value) ** 2 - (one**2 + two**2 - 2 * CORRELATION * one * two)
+    two = math.sqrt(two**2 + max(apart, 0.0))
     both = CORRELATION * one * two
     weight = min(1.0, max(0.0, (two**2 - both) / (one**2 + two**2 - 2 * both)))
     variance = (weight * one) ** 2 + ((1 - weight) * two) ** 2 + 2 * weight * (1 - weight) * both

@@ -66,7 +66,7 @@ class Line:
         from rich.progress import Progress
 
         console = screen(stderr=True)
-        self.shown = console.is_terminal
+        self.shown = console.is_terminal and not console.is_dumb_terminal  # which could not take it away again
         self.bar = Progress(console=console, transient=True, disable=not self.shown, redirect_stdout=False)
         self.task = self.bar.add_task("")
         self.timer = Timer(PATIENCE, self._appear)

@@ -230,21 +230,28 @@ def share_split(
     format: opt.Format = None,
 ) -> None:
     """Count data and write two shares; either file alone is random bits. Send each to its own server."""
+    from ..errors import InputError
     from ..protocols.shares import Site
     from ..reading.source import Wanted, open_source
     from ..replacing import write_whole
+    from ._show import saying, with_progress
 
     wanted_task = _task(task)
     types = wanted_task.layout.item_types or ()
     counting = Site(wanted_task, site)
     source = open_source(inputs, format=format)
-    columns = tuple(column or ([source.item] if source.item else source.columns()))
+    columns = tuple(column or source.unnamed_item())
+    if not columns:
+        raise InputError("--column is required")
     wanted = Wanted(columns=columns, integers="int" in types, person=person)
-    batches = (batch.clean() for batch in source.batches(wanted))
-    counting.take_in(batches, persons=person is not None, as_items=wanted.person_is_item)
-    shares = counting.split()
-    write_whole(Path(f"{output}.seed"), shares.seed)
-    write_whole(Path(f"{output}.difference"), shares.difference)
+    with saying("counting"):
+        read = with_progress(source.batches(wanted), source.rows(), "reading")
+        counting.take_in(
+            (batch.clean() for batch in read), persons=person is not None, as_items=wanted.person_is_item
+        )
+        shares = counting.split()
+        write_whole(Path(f"{output}.seed"), shares.seed)
+        write_whole(Path(f"{output}.difference"), shares.difference)
 
 
 @share_app.command(
@@ -314,8 +321,9 @@ def _reply(folder: Path, output: Path, ask: Callable[[Server], bytes]) -> None:
     """Open a server, ask it one thing and write what it says."""
     from ..protocols.shares import Server
     from ..replacing import write_whole
+    from ._show import saying
 
-    with Server.open(folder) as server:
+    with saying(f"writing {output}"), Server.open(folder) as server:
         write_whole(output, ask(server))
 
 
@@ -332,10 +340,11 @@ def combine(
 ) -> None:
     """Add the answers of the two servers to a sealed sketch of all sites, with two noises."""
     from ..protocols.shares import combine as add
-    from ._show import note
+    from ._show import note, saying
 
-    sketch = add(_task(task), first.read_bytes(), second.read_bytes())
-    sketch.save(output)
+    with saying(f"writing {output}"):
+        sketch = add(_task(task), first.read_bytes(), second.read_bytes())
+        sketch.save(output)
     note(f"{output}: {sketch.guarantee}")
 
 

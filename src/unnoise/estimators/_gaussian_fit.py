@@ -1,9 +1,10 @@
 """Positive numbers behind a few Gaussian statistics: random walks of their logarithms, averaged by evidence.
 
-Statistics y with covariance C and mean X·N, N = e^θ > 0. θ is a Gaussian random walk in log x of order 1 to 3: the
-divided differences of that order have standard deviation τ, and θ itself stays within ± WIDE of a level taken from the
-data, so that the prior is proper. For every order and strength τ the mode is found by damped Gauss–Newton steps; with
-H the Hessian there and P the precision of the prior, log evidence = −objective + ½ log|P| − ½ log|H| (Laplace).
+Statistics y with covariance C and mean X·N, N = e^θ > 0. θ less a given shape is a Gaussian random walk in log x of
+order 1 to 3: its divided differences of that order have standard deviation τ, and it stays within ± WIDE of a level
+taken from the data, so that the prior is proper. For every shape, order and strength τ the mode is found by damped
+Gauss–Newton steps; with H the Hessian there and P the precision of the prior,
+log evidence = −objective + ½ log|P| − ½ log|H| (Laplace).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -47,8 +49,10 @@ class _Mode:
     inverse: Floats
 
 
-def fit_positive(parts: Sequence[tuple[Floats, Floats, Floats]], at: Floats) -> Fitted:
-    """Fit N to independent parts (y, X, C); ``at`` are the places x of the walk.
+def fit_positive(
+    parts: Sequence[tuple[Floats, Floats, Floats]], at: Floats, shapes: Sequence[Floats] | None = None
+) -> Fitted:
+    """Fit N to independent parts (y, X, C); ``at`` are the places x of the walk, about one of the shapes (0 if none).
 
     >>> y, X = np.array([30.0, 70.0]), np.array([[1.0, 0.0], [0.0, 1.0]])
     >>> fit_positive([(y, X, np.eye(2))], np.array([1.5, 2.5])).mean.round(1).tolist()
@@ -59,11 +63,11 @@ def fit_positive(parts: Sequence[tuple[Floats, Floats, Floats]], at: Floats) -> 
     back = _block_diagonal([w[2] for w in whitened])
     start = _level(y, design)
     modes: list[_Mode] = []
-    for order in ORDERS:
+    for shape, order in product(shapes or [np.zeros(at.size)], ORDERS):
         if order < max(at.size, 2):
-            theta = np.full(at.size, start)
+            level = theta = start + shape
             for strength in reversed(STRENGTHS):
-                modes.append(_find_mode(y, design, _precision(at, order, strength), start, theta))
+                modes.append(_find_mode(y, design, _precision(at, order, strength), level, theta))
                 theta = modes[-1].theta
     return _average(modes, design, back)
 
@@ -102,7 +106,7 @@ def _precision(at: Floats, order: int, strength: float) -> Floats:
     return np.eye(at.size) / WIDE**2
 
 
-def _find_mode(y: Floats, design: Floats, precision: Floats, level: float, theta: Floats) -> _Mode:
+def _find_mode(y: Floats, design: Floats, precision: Floats, level: Floats, theta: Floats) -> _Mode:
     """Descend by Levenberg–Marquardt steps from ``theta``."""
 
     def look(theta: Floats) -> tuple[float, Floats, Floats]:

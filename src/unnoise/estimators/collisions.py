@@ -336,6 +336,8 @@ def decompound(fit: Fit, noisy: NoisyProfile) -> tuple[Int64, Floats]:
     items_near = np.maximum(series, 0) * noisy.cells
     above = max(-math.log(empty) * noisy.cells - items_near.sum(), 0.0)
     head = cell_law(np.concatenate([items_near, np.zeros(near.size - 1)]), 1 / noisy.cells, above)
+    if head[0] <= 0:  # roughness adds up to a load at which no cell would be empty
+        raise overload(noisy, ranges(noisy))
     law = (CellLaw.of(fit, noisy, head, 0), 1.0)
     tail = climb([law], [law], 0, noisy.noise)
     return tail.counts, tail.items

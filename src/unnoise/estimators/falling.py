@@ -5,9 +5,9 @@ positive up to some count T and 0 from T + 1 on, and then only the rows of rank 
 own, because S falls and t/8 rises. Up to the corner the columns give S(t), and the rows give counts above T; beyond,
 all numbers are noise and are left out.
 
-**The corner** is the T of least squares: columns up to T and rows up to their rank are the nearest falling sequences
-(isotonic regression, blocks weighted by width² [1]_ [2]_), the rest is 0; every level that a sequence takes costs twice
-the variance of the noise, as it would fit noise by about that much.
+**The corner** is the likeliest T: columns up to T and rows up to their rank are the nearest falling sequences (isotonic
+regression, blocks weighted by width² [1]_ [2]_), the rest is 0, and −log likelihood is ε times all that is left over;
+every level that a sequence takes must gain ``LEVEL`` nats, as it would fit noise by about that much.
 
 **Within** it, numbers of single counts and ranks are answered by the median falling sequence of whole numbers
 (:mod:`~unnoise.estimators._descent`), wider blocks by isotonic regression. Of a wide block of columns only the mean of
@@ -51,8 +51,11 @@ DOUBT = 1e-6
 POINTS = 16
 """Most counts among which the items of one block are spread."""
 
-LONGEST = 1 << 17
+LONGEST = 1 << 12
 """Farthest reach of a noise whose law is added up; beyond, its quantile is that of Cornish and Fisher."""
+
+LEVEL = 2.0
+"""Nats by which the likelihood must gain for every level that a fitted sequence takes."""
 
 RUNGS = 8
 """Corners to the octave that are tried."""
@@ -60,6 +63,8 @@ RUNGS = 8
 
 def spread(weights: Floats, noise: DiscreteLaplace, level: float) -> tuple[float, float]:
     """Return standard deviation and half-width of the interval of Σ weights·Z by four cumulants (Cornish–Fisher).
+
+    No wider than where all noises together are within their own limits, which tells for noise that is nearly always 0.
 
     >>> deviation, half = spread(np.ones(1), DiscreteLaplace(0.01), 0.95)
     >>> 2.0 < half / deviation < 2.3  # 1.96 for a normal one
@@ -73,7 +78,8 @@ def spread(weights: Floats, noise: DiscreteLaplace, level: float) -> tuple[float
     one = noise.variance
     excess = (one + 3 * one**2) / one**2 * float((shrunk**4).sum()) / float(shrunk @ shrunk) ** 2
     z = float(ndtri((1 + level) / 2))
-    return variance**0.5, variance**0.5 * (z + (z**3 - 3 * z) * excess / 24)
+    sure = float(np.abs(weights).sum()) * upper_quantile(noise, 1, (1 - level) / 2 / weights.size)
+    return variance**0.5, min(variance**0.5 * (z + (z**3 - 3 * z) * excess / 24), sure)
 
 
 @lru_cache(maxsize=4096)
@@ -119,7 +125,7 @@ def last_corner(curve: NoisyCurve) -> tuple[int, int]:
         groups = int(np.searchsorted(curve.rank_last, above[j], side="right"))
         for length in (8, 16, 32, 64, 128, 256, 512, 1024, 2048):
             begin, first = max(0, j + 1 - length), max(0, groups - length // 8)
-            least = width[begin : j + 1] @ (1 + above[j] - above[begin : j + 1])
+            least = 1 + width[begin:j] @ (1 + above[j] - above[begin:j])  # one box of the last block would do
             least += curve.rank_width[first:groups] @ (curve.first[j] - start[first:groups] + 1)
             found = held[j + 1] - held[begin] + rows[groups] - rows[first]
             slack = upper_quantile(curve.noise, j + 1 - begin + groups - first, DOUBT)
@@ -148,17 +154,17 @@ def falling(curve: NoisyCurve) -> tuple[Int64, Floats]:
 def corner(curve: NoisyCurve) -> tuple[int, int]:
     """Return how many blocks of columns and groups of rows the fitted diagram has."""
     most, _ = last_corner(curve)
-    variance = curve.noise.variance
-    rest = np.append(np.cumsum(curve.numbers[:most][::-1].astype(float) ** 2)[::-1], 0.0)
+    epsilon = float(curve.noise.epsilon)
+    rest = np.append(np.cumsum(np.abs(curve.numbers[:most][::-1].astype(float)))[::-1], 0.0)
     groups = [_groups(curve, j) for j in range(most + 1)]
-    left = np.append(np.cumsum(curve.ranks[: groups[-1]][::-1].astype(float) ** 2)[::-1], 0.0)
+    left = np.append(np.cumsum(np.abs(curve.ranks[: groups[-1]][::-1].astype(float)))[::-1], 0.0)
 
     def cost(j: int) -> float:
-        found = rest[j] + left[groups[j]]
+        found = epsilon * (rest[j] + left[groups[j]])
         for y, w, offset, floor in _arms(curve, j, groups[j]) if j else ():
             fit = isotonic_regression(y / w + offset, weights=w**2, increasing=False)
             off = (np.maximum(fit.x, floor) - offset) * w - y
-            found += off @ off + 2 * variance * (fit.blocks.size - 1)
+            found += epsilon * float(np.abs(off).sum()) + LEVEL * (fit.blocks.size - 1)
         return float(found)
 
     tried = {j: cost(j) for j in [*_ladder(most), most]}

@@ -25,8 +25,9 @@ the variance taken from the overlaps of pairs. Levels are parts of their own, ea
 item of H sites of S has z^H − 1 + H(1 − z) in place of (H − 1)⁺. As z → 1 these are the cross-moments of the cells.
 
 **Fit.** y = X·N with the covariance of y over the cells (of a known domain, where the items are the cells, less what
-these differ by themselves), N = e^θ, θ a Gaussian random walk in log(t + ½) of order 1 to 3 and eight strengths; the
-models are averaged by Laplace evidence. The posterior is of Poisson means: for the items of
+these differ by themselves), N = e^θ. θ_t is a Gaussian random walk in t of order 1 to 3 and eight strengths, or that of
+θ_t − log C(k, t): where every item visits each site by chance, with odds of its own, N_t is C(k, t) times something
+smooth. The models are averaged by Laplace evidence. The posterior is of Poisson means: for the items of
 this data set Σ N is subtracted from its variance (docs/items.md). ``gains`` says how the answer moves with the
 statistics, and ``blocks`` what these are in parts of the cells: together the covariance of any two answers.
 """
@@ -39,6 +40,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.special import gammaln
 
 from ..arrays import Floats
 from ..errors import OverloadError
@@ -220,8 +222,11 @@ def _variation(pairs: Floats, s: int) -> float:
 
 def _together(parts: list[_Part], k: int, hashed: bool, per_item: float) -> Together:
     """Fit all parts at once and put the answer together."""
-    at = np.arange(1, k + 1, dtype=np.float64) + 0.5
-    fitted = fit_positive([(part.y, part.design, part.covariance) for part in parts], at)
+    t = np.arange(1, k + 1)
+    at = ((k + 0.5) / 1.5) ** ((t - 1) / max(k - 1, 1))  # equal steps between the logarithms of 1½ and k + ½
+    by_chance = gammaln(k + 1) - gammaln(t + 1) - gammaln(k - t + 1)
+    shapes = [np.zeros(k), by_chance - by_chance.mean()][: min(k, 2)]
+    fitted = fit_positive([(part.y, part.design, part.covariance) for part in parts], at, shapes)
     if hashed:
         cov = fitted.covariance
         fixed = np.minimum(fitted.mean, FIXED * np.diag(cov))  # the items of this data set are what they are
@@ -229,7 +234,7 @@ def _together(parts: list[_Part], k: int, hashed: bool, per_item: float) -> Toge
         cov = cov - np.diag(fixed)
     else:
         (part,) = parts
-        fitted = fit_positive([(part.y, part.design, _noise_alone(part, fitted.mean, k))], at)
+        fitted = fit_positive([(part.y, part.design, _noise_alone(part, fitted.mean, k))], at, shapes)
         cov = fitted.covariance + (per_item - 1) * np.diag(fitted.mean)  # items that were never looked at
     width = max(part.blocks.shape[1] for part in parts)
     padded = [np.pad(part.blocks, ((0, 0), (0, width - part.blocks.shape[1]))) for part in parts]
