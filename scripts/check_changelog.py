@@ -1,7 +1,7 @@
 """Refuse a state in which the code has changed since CHANGELOG.md last moved.
 
-A commit that changes src/unnoise must be followed, on its own line of history, by one that changes CHANGELOG.md, or do so
-itself; uncommitted changes likewise. Outside a git checkout, or in a clone without history, nothing is said.
+A commit that changes src/unnoise must change CHANGELOG.md too, or be followed by one that does on its own line of
+history; uncommitted changes likewise. Outside a git checkout, or in a clone without history, nothing is said.
 """
 
 from __future__ import annotations
