@@ -6,8 +6,8 @@ stiffest are Poisson laws (log f/C(n, t) and binomial laws where no count is abo
 period (:mod:`.periods`). Each has a ladder of strengths λ, a decade apart, and where counts begin at 0 or 1 its first
 0, 1 or 4 steps may be free: small counts are often unlike the rest, and what the noise hides of them is then left open.
 
-Walks and points (:mod:`.points`) have half of the prior each; all families have the same share of it, and in a family
-all heads and strengths.
+All families have the same share of the prior, and in a family all heads and strengths. Points (:mod:`.points`) weigh
+as much as all walks together, or as one family where walks may hold atoms (:data:`.search.ONE_OF_MANY`).
 """
 
 from __future__ import annotations

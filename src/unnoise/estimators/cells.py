@@ -30,7 +30,7 @@ from ..engine.body import FEW, Body, body_of, dense_runs
 from ..engine.fourier import FINENESS, NEGLIGIBLE, FourierChannel, Part
 from ..engine.points import Places, likely_points, pulled_points
 from ..engine.posterior import Posterior, average, posterior, weights
-from ..engine.search import BEHIND, Model, Search, certify, explore
+from ..engine.search import BEHIND, ONE_OF_MANY, Model, Search, certify, explore
 from ..errors import ConvergenceError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
@@ -304,7 +304,7 @@ def fit_run(noisy: NoisyProfile, low: int, high: int, bound: int | None, *, poin
     if points:
         places = Places(np.arange(top + 1), low, float(part.cells), search.level)
         fitted = cast(FourierChannel, search.channel)
-        search.add(*(Model.of(each) for each in pulled_points(fitted, places, search.most - BEHIND)))
+        search.add(*(Model.of(each, ONE_OF_MANY) for each in pulled_points(fitted, places, search.most - BEHIND)))
     certify(search, counts)
     return None if search.best is None else Run(low, top, search, posterior(search))
 

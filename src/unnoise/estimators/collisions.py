@@ -37,7 +37,7 @@ from ..engine.blocks import FAR, Blocks, counts_in_blocks
 from ..engine.fourier import FourierChannel, Part, rows_of
 from ..engine.points import Places, pulled_points
 from ..engine.posterior import Posterior, posterior
-from ..engine.search import BEHIND, Model, Search, certify, explore
+from ..engine.search import BEHIND, ONE_OF_MANY, Model, Search, certify, explore
 from ..errors import ConvergenceError, InputError, OverloadError
 from ..noisy import NoisyProfile
 from ._fit import Fit
@@ -194,7 +194,7 @@ def collisions(noisy: NoisyProfile, *, max_count: int | None = None) -> ItemLaw:
     search = explore(channel, _start(channel, near), near, counts)
     places = Places(np.arange(1, top + 1), 0, near, search.level)
     fitted = cast(FourierChannel, search.channel)
-    search.add(*(Model.of(each) for each in pulled_points(fitted, places, search.most - BEHIND)))
+    search.add(*(Model.of(each, ONE_OF_MANY) for each in pulled_points(fitted, places, search.most - BEHIND)))
     certify(search, counts)
     if search.best is None:
         raise ConvergenceError(f"a model of the items must converge, got none in {search.fits} fits")
