@@ -65,8 +65,8 @@ AT_ONCE = 4
 """Atoms added in one round."""
 
 ONE_OF_MANY = 1 / len(FAMILIES)
-"""What points weigh where walks may hold atoms: as much as one family of walks. (With as much as all of them, two points
-are taken for a binomial law that eight noises hide in 3 of 10 runs, and reach comes out a fifth too large.)"""
+"""What points weigh where walks may hold atoms: as much as one family of walks. (With as much as all of them, two
+points are taken for a binomial law that eight noises hide in 3 of 10 runs, and reach comes out a fifth too large.)"""
 
 
 @dataclass(frozen=True, eq=False)
