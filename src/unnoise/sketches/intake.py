@@ -157,6 +157,7 @@ class _Intake:
                 apart(add, stop)
                 self.counted = True
             except BaseException:
+                self.counted = False
                 apart(take_back, stop)
                 raise
         _wipe(parts)
@@ -173,7 +174,7 @@ class _Intake:
                         piece.add(self.sketches[number]._cells, threading.Event())
                         piece.wipe()
             self.record()
-        self.counted = True
+            self.counted = True  # before the sketches count as whole again: a signal in between must be told
 
     @contextmanager
     def open(self) -> Iterator[None]:
