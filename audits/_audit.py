@@ -115,7 +115,7 @@ class Audit:
             write_whole(self._path, json.dumps({"settings": self._settings, "steps": self._steps}))
 
     def close(self, summary: str, text: str, failures: Sequence[str], *packages: str) -> None:
-        """Give the verdict: print it, write it into the page, forget the steps, and end the process."""
+        """Give the verdict: print it, write it into the page, put the steps aside, and end the process."""
         verdict = f"**Failed**: {len(failures)} of its checks, listed below" if failures else "**Passed**"
         steps = [self._steps[name] for name in self._asked]
         commits = list(dict.fromkeys(step["commit"] for step in steps))
@@ -133,7 +133,8 @@ class Audit:
         if self._path is not None:
             write_section(self.part, section, page=self.page)
             summarise(self.page)
-            self._path.unlink(missing_ok=True)
+            if self._path.exists():
+                self._path.replace(self._path.with_suffix(".last.json"))
         sys.exit(1 if failures else 0)
 
 

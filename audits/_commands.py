@@ -105,7 +105,7 @@ def readable(form: str, format: str) -> str:
     """Return the format, or one that the form can be read from."""
     if form == "first column":
         return "csv without header"  # elsewhere the column must be named
-    if form == "query" and ("input" in format or "without" in format):
+    if form == "query" and ("input" in format or "without" in format or format == "ndjson"):
         return "csv"
     if "groups" in form and not form.startswith("profile") and format == "arrow from standard input":
         return "arrow"  # types must be known beforehand

@@ -20,7 +20,7 @@ from _commands import CHAIN, FORMS, SERVED, chain_pair, counted, pair
 from _hostile_words import commands
 from _observe import FORMATS, difference
 
-PIECE = 50
+PIECES = {"pairs": 50, "apart": 10, "chains": 10, "served": 3}
 PLACE = Path(tempfile.gettempdir()) / "unnoise-observables"
 if Path("/dev/shm").is_dir():
     PLACE = Path("/dev/shm/unnoise-observables")
@@ -157,8 +157,8 @@ def steps(audit: Audit) -> dict[str, Any]:
     seed, calls = audit.seed, {}
     for kind, call in (("pairs", pairs), ("apart", partial(pairs, apart=True)), ("chains", chains),
                        ("served", partial(chains, served=True))):  # fmt: skip
-        for start in range(0, audit[kind], PIECE):
-            calls[f"{kind} {start}"] = partial(call, range(start, min(start + PIECE, audit[kind])), seed)
+        for start in range(0, audit[kind], PIECES[kind]):
+            calls[f"{kind} {start}"] = partial(call, range(start, min(start + PIECES[kind], audit[kind])), seed)
     for name in BROKEN if not audit.short else list(BROKEN)[:2]:
         calls[f"broken: {name}"] = partial(broken, name, seed)
     calls["broken: --unknown error"] = partial(a_choice_that_tells, seed)

@@ -24,12 +24,11 @@ from _battery import METRICS, SYNTHETIC, drawn, errors, law, noised, oracle, rea
 from _report import IMAGES, machine, write_section
 
 from unnoise.errors import ConvergenceError, InputError
-from unnoise.estimators.auto import auto
+from unnoise.estimators.auto import auto, smooth
 from unnoise.estimators.banded import exact, likelihood
 from unnoise.estimators.isotonic import isotonic
 from unnoise.estimators.linear import linear
 from unnoise.estimators.paper import paper
-from unnoise.estimators.smooth import smooth
 
 PAPER = {"paper p=1": 1, "paper p=2": 2, "paper p=∞": math.inf}
 METHODS = {

@@ -1,8 +1,7 @@
 """Refuse a state in which the code has changed since CHANGELOG.md last moved.
 
-Compares the tree (uncommitted changes included) with the last commit that touched CHANGELOG.md: src/unnoise must be as
-it was then, unless CHANGELOG.md itself is changed. Outside a git checkout, or in a clone without history, nothing is
-said.
+A commit that changes src/unnoise must change CHANGELOG.md too, or be followed by one that does on its own line of
+history; uncommitted changes likewise. Outside a git checkout, or in a clone without history, nothing is said.
 """
 
 from __future__ import annotations
@@ -25,8 +24,10 @@ def unmentioned(root: Path = ROOT) -> list[str]:
     """Files of the code that changed since the changelog did."""
     if git("rev-parse", "--is-shallow-repository", root=root) != "false" or git("diff", "HEAD", "--", PAGE, root=root):
         return []
-    last = git("log", "-1", "--format=%H", "--", PAGE, root=root)
-    return (git("diff", "--name-only", last, "--", CODE, root=root) or "").split() if last else []
+    told = (git("rev-list", "-n", "300", "--full-history", "HEAD", "--", PAGE, root=root) or "").split()
+    since = git("log", "--no-merges", "--format=", "--name-only", "HEAD", "--not", *told, "--", CODE, root=root)
+    now = git("diff", "--name-only", "HEAD", "--", CODE, root=root)
+    return sorted({*(since or "").split(), *(now or "").split()})
 
 
 def main() -> None:

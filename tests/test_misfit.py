@@ -22,7 +22,7 @@ def test_a_pattern_without_its_family_is_rejected(monkeypatch):
     """Multiples of 5 fit the family of patterns; without that family nothing is good enough."""
     noisy = noised(5 * (np.random.default_rng(0).geometric(0.1, 5000) - 1), 0.5)
     assert misfit(noisy, draws=19).p_value > 0.05
-    monkeypatch.setattr("unnoise.estimators._smooth_search.likely_periods", lambda data, masses: [])
+    monkeypatch.setattr("unnoise.engine.search.likely_periods", lambda channel, mass: [])
     assert misfit(noisy, draws=19).p_value == 1 / 20
 
 

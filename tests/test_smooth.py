@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
+from unnoise.engine.banded import BandedChannel
+from unnoise.engine.body import body_of, dense_runs
+from unnoise.engine.mode import find_mode
+from unnoise.engine.walk import Walk
 from unnoise.errors import ConvergenceError, InputError
-from unnoise.estimators._mode import find_mode
-from unnoise.estimators._smooth_channel import BandedChannel
-from unnoise.estimators._smooth_grid import body_of, dense_runs
-from unnoise.estimators._smooth_walk import Walk
+from unnoise.estimators.auto import smooth
 from unnoise.estimators.banded import likelihood
-from unnoise.estimators.smooth import smooth
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyProfile
 

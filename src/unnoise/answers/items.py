@@ -40,8 +40,8 @@ import numpy as np
 from scipy.optimize import brentq
 
 from ..arrays import Floats, Int64
+from ..engine.posterior import Posterior
 from ..errors import InputError
-from ..estimators._engine import Posterior
 from ..estimators._fit import Notice
 from ..estimators.collisions import ItemLaw, collisions, decompound
 from ..estimators.linear import Function

@@ -1,6 +1,6 @@
 """Intervals of kind "model": from the posterior of the averaged models, for any kind of sketch and any power.
 
-A posterior (:mod:`unnoise.estimators._engine`) is the mean and the covariance C of the items that are there, given the
+A posterior (:mod:`unnoise.engine.posterior`) is the mean and the covariance C of the items that are there, given the
 cells, by blocks of counts. An answer is a sum b over blocks, its variance bᵀ·C·b, and where b cuts a block the scatter
 of the block's items over its counts. Narrower than intervals that assume nothing where the profile is as smooth as its
 models, and finite where those say nothing; too narrow where the profile is not.
@@ -33,10 +33,10 @@ import numpy as np
 from scipy.special import ndtri
 
 from ..arrays import Floats, Int64
+from ..engine.blocks import FAR
+from ..engine.posterior import Posterior
 from ..errors import ConvergenceError
-from ..estimators._engine import Posterior
-from ..estimators._fourier import FAR
-from ..estimators._known import KnownLaw, known_law
+from ..estimators.cells import KnownLaw, known_law
 from ..estimators.linear import Function
 from .bands import NO_END, Limits
 from .estimate import Estimate

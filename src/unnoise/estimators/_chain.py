@@ -25,14 +25,14 @@ from scipy.linalg.lapack import dpttrs
 from ..arrays import Floats, Int64
 from ..noise import DiscreteLaplace
 
-__all__ = ["Chain", "Channel", "DiagonalSandwich", "Line", "band_product", "row_diagonals"]
+__all__ = ["Chain", "DiagonalSandwich", "Line", "Operator", "band_product", "row_diagonals"]
 
 
 BLOCK = 1 << 15
 """Entries handled at a time, so that intermediate results stay in the second-level cache."""
 
 
-class Channel(Protocol):
+class Operator(Protocol):
     """A channel m = K f whose square part x = E f has a banded inverse T.
 
     Where there are rows beyond the points of f (noisy counts below 0 for ρ > 1) they are linear in a few entries

@@ -35,7 +35,7 @@ from scipy.linalg import LinAlgError
 
 from ..arrays import Floats
 from ._augmented import Solver, dual_solver, factored_solver
-from ._chain import BLOCK, Channel, DiagonalSandwich
+from ._chain import BLOCK, DiagonalSandwich, Operator
 
 __all__ = ["Optimum", "longest_step", "maximise"]
 
@@ -75,7 +75,7 @@ class Optimum:
 
 def maximise(
     y: Floats,
-    channel: Channel,
+    channel: Operator,
     *,
     tolerance: float = 1e-9,
     max_iterations: int = 100,
@@ -86,7 +86,7 @@ def maximise(
     ----------
     y : array
         Shares of cells, one for every row of the channel, Σy = 1. Zeros are allowed.
-    channel : Channel
+    channel : Operator
         K and the banded inverse of its square part; :class:`._chain.Chain` for power 1.
     tolerance : float
         Wanted bound of the certified gap, in units of log-likelihood per cell.
@@ -139,7 +139,7 @@ def maximise(
     return Optimum(best.f, best.z, best.m, best.gap, iteration, best.converged, newton.form)
 
 
-def _certificate(y: Floats, m: Floats, f: Floats, channel: Channel) -> tuple[Floats, float, float]:
+def _certificate(y: Floats, m: Floats, f: Floats, channel: Operator) -> tuple[Floats, float, float]:
     """z's target 1 − u, the certified gap, and the scaling under which it holds."""
     ratio = np.divide(y, m, out=np.zeros_like(y), where=y > 0)
     u = channel.transpose(ratio)
@@ -202,7 +202,7 @@ def longest_step(v: Floats, dv: Floats, limit: float = 1.0) -> float:
 class _Newton:
     """Factors Newton's system in the cheapest form that works."""
 
-    def __init__(self, y: Floats, channel: Channel) -> None:
+    def __init__(self, y: Floats, channel: Operator) -> None:
         self.y, self.channel = y, channel
         self.band = channel.inverse_band
         square = channel.curvature(y).shape[0] == 1

@@ -27,7 +27,7 @@ from scipy.linalg import LinAlgError
 
 from ..arrays import Floats
 from ._augmented import Solver, dual_solver, factored_solver
-from ._chain import Channel, DiagonalSandwich
+from ._chain import DiagonalSandwich, Operator
 from ._ipm import BACK_OFF, SHORT, longest_step
 from ._residual import Pairs, Residual, Square
 
@@ -64,7 +64,7 @@ class LeastNorm:
 
 
 def least_norm(
-    y: Floats, channel: Channel, p: float, *, tolerance: float = 1e-8, max_iterations: int = 100
+    y: Floats, channel: Operator, p: float, *, tolerance: float = 1e-8, max_iterations: int = 100
 ) -> LeastNorm:
     """Minimise ‖K f − y‖_p over profiles f.
 
@@ -82,7 +82,7 @@ def least_norm(
 
 
 def _descend(
-    y: Floats, channel: Channel, p: float, tolerance: float, max_iterations: int, *, cautious: bool
+    y: Floats, channel: Operator, p: float, tolerance: float, max_iterations: int, *, cautious: bool
 ) -> LeastNorm:
     """One run of the interior point."""
     size = channel.inverse_band.shape[1]
@@ -127,14 +127,14 @@ def _descend(
     return LeastNorm(best.f, best.z, best.value, best.lower, iteration)
 
 
-def _begin(y: Floats, channel: Channel) -> Floats:
+def _begin(y: Floats, channel: Operator) -> Floats:
     """Masses near the cells: Kᵀy, and a little everywhere."""
     near = channel.transpose(y)
     return np.asarray((1 - EVERYWHERE) / near.sum() * near + EVERYWHERE / near.size)
 
 
 def _solver(
-    channel: Channel, around: DiagonalSandwich | None, curvature: Floats, f: Floats, z: Floats, m: Floats
+    channel: Operator, around: DiagonalSandwich | None, curvature: Floats, f: Floats, z: Floats, m: Floats
 ) -> Solver:
     """Newton's system, ready to be solved: by its factor, or between two diagonals where ρ = 1."""
     if around is None:
@@ -143,7 +143,7 @@ def _solver(
 
 
 def _step(
-    part: Residual, channel: Channel, around: DiagonalSandwich | None,
+    part: Residual, channel: Operator, around: DiagonalSandwich | None,
     f: Floats, z: Floats, m: Floats, lam: float, cautious: bool,
 ) -> tuple[Floats, Floats, float] | None:  # fmt: skip
     """One predictor–corrector step, or None where the system could not be solved."""
@@ -206,7 +206,7 @@ def _bordered(
     body: tuple[Floats, Floats, Floats],
     ones: tuple[Floats, Floats, Floats],
     border: tuple[Floats, float, float] | None,
-    channel: Channel,
+    channel: Operator,
     missing: float,
 ) -> tuple[tuple[Floats, Floats, Floats], float, float]:
     """Solve the bordered system by its Schur complement of one or two unknowns: (Δf, ω, Δx), Δτ, Δλ."""

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from ..arrays import Floats
-from ._chain import Channel
+from ._chain import Operator
 from ._ipm import longest_step
 
 __all__ = ["Pairs", "Residual", "Square"]
@@ -57,7 +57,7 @@ class Residual(Protocol):
         """Take the step."""
         ...
 
-    def bounds(self, m: Floats, channel: Channel) -> tuple[float, float]:
+    def bounds(self, m: Floats, channel: Operator) -> tuple[float, float]:
         """The norm at m, and a certified lower bound of its minimum."""
         ...
 
@@ -107,7 +107,7 @@ class Square:
     def advance(self, step: float) -> None:
         """Nothing to move."""
 
-    def bounds(self, m: Floats, channel: Channel) -> tuple[float, float]:
+    def bounds(self, m: Floats, channel: Operator) -> tuple[float, float]:
         """The norm at m, and a certified lower bound of its minimum."""
         residual = m - self.y
         value = float(np.linalg.norm(residual))
@@ -214,7 +214,7 @@ class Pairs:
         self.alpha = self.alpha + step * self.d_alpha
         self.beta = self.beta + step * self.d_beta
 
-    def bounds(self, m: Floats, channel: Channel) -> tuple[float, float]:
+    def bounds(self, m: Floats, channel: Operator) -> tuple[float, float]:
         """The norm at m, and a certified lower bound of its minimum."""
         residual = m - self.y
         s = self.alpha - self.beta

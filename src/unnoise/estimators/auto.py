@@ -1,7 +1,10 @@
-"""The default: models weighed by evidence, then what the cells themselves say, in whole cells.
+"""The default: models weighed by evidence, then what the cells themselves say, in whole cells; and ``smooth``.
 
-1. The body of the profile (:mod:`._smooth_grid`) is modelled by smooth profiles and by mixtures of few point masses,
-   joined by their evidence (:mod:`._smooth_models`). Call the result g.
+``likelihood`` explains the noisy counts best, but below the scale 1/ε of the noise it is free to be rough, and is. Here
+the body of the profile is modelled by the engine (:mod:`unnoise.engine`).
+
+1. Smooth profiles and mixtures of few point masses are joined by their evidence (:mod:`.cells`). Call the result g.
+   ``smooth`` is the average of the smooth ones alone, and ends here.
 2. The models are about a law from which counts might have been drawn; the answer is about these very cells. If g is
    the law of the counts, a cell with noisy count v has count t with probability g[t]·K[v,t]/(K g)[v], so the expected
    profile of the cells is f[t] = g[t]·Σ_v y[v]·K[v,t]/(K g)[v]: one step of EM. On scales coarser than the noise this
@@ -10,8 +13,8 @@
 4. d times the cumulative curve is rounded to integers. A median of the number of cells below t is an integer, which
    lowers the expected earth-mover error where cells are sparse and changes nothing where they are dense.
 
-Where there is no body, or no model converged, the answer is ``likelihood``'s, else ``isotonic``'s, and
-``diagnostics["fallback"]`` says why.
+Where one noise leaves no body, or no model converged, the answer is ``likelihood``'s, else ``isotonic``'s, and
+``diagnostics["fallback"]`` says why; of several noises the cells are taken as they are.
 """
 
 from __future__ import annotations
@@ -23,16 +26,11 @@ from ..errors import ConvergenceError
 from ..noisy import NoisyProfile
 from ._fit import Fit
 from ._input import check_input
-from ._merged import cell_law_of
-from ._smooth_channel import BandedChannel
-from ._smooth_models import average
-from ._smooth_points import point_models
-from ._smooth_search import smooth_models
 from .banded import likelihood
+from .cells import cell_law_of
 from .isotonic import isotonic
-from .smooth import assemble, describe, prepare
 
-__all__ = ["auto", "posterior_profile", "whole_cells"]
+__all__ = ["auto", "smooth", "whole_cells"]
 
 
 def auto(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
@@ -60,41 +58,57 @@ def auto(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
     (True, None)
     """
     bound = check_input(noisy, max_count)
-    if noisy.noise.power != 1:
-        return _merged(noisy, bound)
-    prepared = prepare(noisy, bound)
-    if prepared is None:
-        reason = "the cells are too few, too far apart or spread over too long a range to be smoothed"
-        return _fallback(noisy, bound, reason)
-    search = smooth_models(prepared.data, prepared.families)
-    points = point_models(prepared.data)
-    if not search.models and not points:
-        return _fallback(noisy, bound, f"no model converged in {search.fits} fits")
-    masses, models = average(search.models, points)
-    masses = posterior_profile(prepared.data.channel, masses, prepared.data.y)
-    support, mass = assemble(prepared.body, masses)
-    mass = whole_cells(mass, noisy.cells)
-    kept = mass > 0
-    diagnostics = {**prepared.diagnostics, **describe(search, models), "fallback": None}
-    return Fit(support[kept], mass[kept], "auto", diagnostics)
-
-
-def _merged(noisy: NoisyProfile, bound: int | None) -> Fit:
-    """Several noises: the same by the Fourier channel (:mod:`._merged`)."""
     law = cell_law_of(noisy, bound)
+    if not law.pieces and noisy.noise.power == 1:
+        return _fallback(
+            noisy, bound, "the cells are too few, too far apart or spread over too long a range, or no model converged"
+        )
     support, cells = law.profile()
     mass = whole_cells(cells / noisy.cells, noisy.cells)
     kept = mass > 0
-    notes = {"power": str(noisy.noise.power), **law.describe(),
-             "fallback": None if law.runs else "the cells are too few or too far apart: they are taken as they are"}
+    reason = None if law.pieces else "the cells are too few or too far apart: they are taken as they are"
+    notes = {"power": str(noisy.noise.power), **law.describe(), "fallback": reason}
     return Fit(support[kept], mass[kept], "auto", notes)
 
 
-def posterior_profile(channel: BandedChannel, g: Floats, y: Floats) -> Floats:
-    """Expected profile of cells with noisy profile y whose counts were drawn from g; g if no noise can explain y."""
-    f = g * np.maximum(channel.backward(y / channel.forward(g)), 0.0)
-    total = f.sum()
-    return np.asarray(f / total) if 0 < total < np.inf else g
+def smooth(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
+    """Return the average of smooth profiles, weighed by evidence.
+
+    Parameters
+    ----------
+    noisy : NoisyProfile
+        Noise of power ≥ 1.
+    max_count : int, optional
+        A bound that truly holds for every count; no mass is put above it.
+
+    Returns
+    -------
+    Fit
+        ``diagnostics`` holds the ``models`` averaged with their weights, the numbers of ``fits`` and of fits
+        ``not_converged`` (left out), and the extent of the body.
+
+    Raises
+    ------
+    ConvergenceError
+        Where the cells are too few for a body, or no model converged.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> counts = rng.poisson(5, 10_000) + rng.geometric(0.5, 10_000) - rng.geometric(0.5, 10_000)
+    >>> fit = smooth(NoisyProfile.from_counts(counts, epsilon=np.log(2)))
+    >>> round(float(fit.support @ fit.mass), 1), round(float(fit.mass.sum()), 9)
+    (5.0, 1.0)
+    """
+    bound = check_input(noisy, max_count)
+    law = cell_law_of(noisy, bound, points=False)
+    if not law.pieces:
+        raise ConvergenceError(
+            f"smooth must have at least 8 cells close together, half of such within 32,768 counts, and a model that "
+            f"converges, got {noisy.cells} cells too far apart, spread too far or too rough: use method='isotonic'"
+        )
+    support, cells = law.profile(stepped=False)
+    return Fit(support, cells / cells.sum(), "smooth", {"power": str(noisy.noise.power), **law.describe()})
 
 
 def whole_cells(mass: Floats, cells: int) -> Floats:

@@ -27,7 +27,7 @@ from ..arrays import Floats, Int64
 from ..errors import ConvergenceError, InputError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
-from ._chain import Chain, Channel, Line
+from ._chain import Chain, Line, Operator
 from ._comb import Comb, Stretch
 from ._fit import Fit
 from ._grid import NEGLIGIBLE, clip_rows, fold, stretches_of
@@ -183,7 +183,7 @@ def exact(
     return Fit(points[keep], mass / mass.sum(), "exact", diagnostics)
 
 
-def _as_seen(y: Floats, channel: Channel, p: float) -> LeastNorm:
+def _as_seen(y: Floats, channel: Operator, p: float) -> LeastNorm:
     """What was seen, taken for the profile: as good as optimal where there is next to no noise, for no norm is below 0.
 
     There an interior point stops short, as the square of the norm has vanished before the norm has.
@@ -207,7 +207,7 @@ def _points(stretches: list[Stretch]) -> Int64:
     return np.concatenate([np.arange(s.low, s.high + 1) for s in stretches])
 
 
-def _all_rows(noisy: NoisyProfile, bound: int | None, p: float) -> tuple[Int64, Floats, Channel]:
+def _all_rows(noisy: NoisyProfile, bound: int | None, p: float) -> tuple[Int64, Floats, Operator]:
     """Points, y on every row that matters for the norm (occupied ones, p = 1; all, p = 2 and ∞), and the channel."""
     top = max(int(noisy.values[-1]), 0) if bound is None else bound
     occupied, shares, whole = _completed(noisy, top)
@@ -237,7 +237,7 @@ def _widened(s: Stretch, halo: int) -> Int64:
     return np.arange(min(first, s.low) - halo, max(last, s.high) + halo + 1)
 
 
-def _dust_level(best: LeastNorm, y: Floats, channel: Channel, p: float) -> float:
+def _dust_level(best: LeastNorm, y: Floats, channel: Operator, p: float) -> float:
     """The largest of a few levels below which masses can be dropped without moving the norm by more than the gap."""
     for level in (1e-8, 1e-9, 1e-10, 1e-11, 1e-12):
         kept = np.where(best.f > level, best.f, 0.0)
@@ -248,7 +248,7 @@ def _dust_level(best: LeastNorm, y: Floats, channel: Channel, p: float) -> float
     return 0.0
 
 
-def _problem(noisy: NoisyProfile, bound: int | None) -> tuple[Int64, Floats, Channel, Floats]:
+def _problem(noisy: NoisyProfile, bound: int | None) -> tuple[Int64, Floats, Operator, Floats]:
     """Points, shares of rows, channel, and the logarithm of what the channel leaves out of each row's probability."""
     noise = noisy.noise
     if noise.power == 1:
@@ -263,7 +263,7 @@ def _problem(noisy: NoisyProfile, bound: int | None) -> tuple[Int64, Floats, Cha
     return _points(stretches), y, Comb(stretches, whole), np.zeros(rows.size)
 
 
-def _without_dust(best: Optimum, y: Floats, channel: Channel, tolerance: float) -> Optimum:
+def _without_dust(best: Optimum, y: Floats, channel: Operator, tolerance: float) -> Optimum:
     """Set to 0 the masses that an interior point leaves where the optimum has none, if the certificate allows it."""
     for ratio in (1.0, 1e-3, 1e-6):
         kept = np.where(best.f > ratio * best.z, best.f, 0.0)

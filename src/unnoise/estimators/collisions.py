@@ -7,7 +7,7 @@ Items fall into cells independently, so totals are compound Poisson and, as powe
     log G(z) = Σ_t (N_t/m)·(z^t − 1),        N = −m·log G(0),        N_t = m·[z^t] log G(z).
 
 Entries up to T need G[0..T] only (:mod:`._series`, O(T log T)); the error grows like e^(2λ). Therefore the default asks
-the engine (:mod:`._engine`) for the items themselves, through collisions and noise at once (:mod:`._fourier`), over all
+the engine for the items themselves, through collisions and noise at once (:mod:`unnoise.engine.fourier`), over all
 levels together; the plain logarithm (:mod:`._ladder`) is left with counts above the last row, where collisions are a
 small correction, and with the plain methods.
 
@@ -28,16 +28,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from ..arrays import Floats, Int64
+from ..engine.blocks import FAR, Blocks, counts_in_blocks
+from ..engine.fourier import FourierChannel, Part, rows_of
+from ..engine.points import Places, pulled_points
+from ..engine.posterior import Posterior, posterior
+from ..engine.search import BEHIND, Model, Search, certify, explore
 from ..errors import ConvergenceError, InputError, OverloadError
 from ..noisy import NoisyProfile
-from ._engine import Posterior, Search, explore, posterior
 from ._fit import Fit
-from ._fourier import FAR, Blocks, FourierChannel, Part, counts_in_blocks, rows_of
 from ._ladder import LENGTH, CellLaw, Law, Tail, climb
 from ._series import cell_law, logarithm
 
@@ -187,7 +190,12 @@ def collisions(noisy: NoisyProfile, *, max_count: int | None = None) -> ItemLaw:
     last = channel.law.last
     near = sum(float(np.minimum(part.noisy.values, last) @ part.noisy.tally) / part.share for part in used) / len(used)
     near = max(near, 1.0)
-    search = explore(channel, _start(channel, near), near, _some_counts(top), bound=max_count)
+    counts = counts_in_blocks(1, top, 2 * DENSE, CERTIFIED)[:-1]
+    search = explore(channel, _start(channel, near), near, counts)
+    places = Places(np.arange(1, top + 1), 0, near, search.level)
+    fitted = cast(FourierChannel, search.channel)
+    search.add(*(Model.of(each) for each in pulled_points(fitted, places, search.most - BEHIND)))
+    certify(search, counts)
     if search.best is None:
         raise ConvergenceError(f"a model of the items must converge, got none in {search.fits} fits")
     return _assemble(parts, used, search, posterior(search), top)
@@ -213,7 +221,7 @@ def _channel(used: Sequence[Range], max_count: int | None) -> tuple[FourierChann
         blocks = blocks.with_atoms(np.array([FAR], dtype=np.int64))
     atoms = [count for count in sorted(crowds, key=lambda count: -crowds[count]) if DENSE < count <= top]
     blocks = blocks.with_atoms(np.array(atoms[:MOST_CROWDS], dtype=np.int64))
-    return FourierChannel(blocks, tuple(parts), noise, collide=True), top
+    return FourierChannel(blocks, tuple(parts), noise, collide=True, bound=max_count), top
 
 
 def _start(channel: FourierChannel, total: float) -> Floats:
@@ -279,20 +287,10 @@ def _assemble(
 
 
 def _per_count(found: Posterior, top: int) -> Floats:
-    """Return the items at counts 0..top: one step of EM, count by count, from the averaged law.
-
-    Within a block the law follows the line between the middles of its neighbours, in log–log.
-    """
-    blocks, n = found.channel.blocks, found.channel.blocks.covered
-    walked = found.law[:n]
-    density = np.log(np.maximum(walked / blocks.widths[:n], 1e-300))
-    t = np.arange(1, top + 1)
-    law = np.exp(np.interp(np.log(t), np.log(blocks.centres[:n]), density))
-    block = np.searchsorted(blocks.stop[:n], t, side="right")
-    law *= (walked / np.maximum(np.bincount(block, weights=law, minlength=n), 1e-300))[block]
-    near = blocks.atoms < FAR
-    np.add.at(law, blocks.atoms[near] - 1, found.law[n:][near])
-    every = found.channel.with_blocks(_every_count(top).with_atoms(blocks.atoms[~near]))
+    """Return the items at counts 0..top: one step of EM, count by count, from the averaged law."""
+    law = found.per_count(1, top, by_logarithm=True)
+    n, near = found.channel.blocks.covered, found.channel.atoms < FAR
+    every = found.channel.with_blocks(_every_count(top).with_atoms(found.channel.above))
     state = every.at(np.append(law, found.law[n:][~near]))
     stepped = state.mass * every.step(state)
     return np.concatenate([[0.0], stepped[:top]])
@@ -302,12 +300,6 @@ def _from_above(noisy: NoisyProfile, few: int) -> int:
     """Noisy count that all but the ``few`` largest cells stay below."""
     above = noisy.cells - np.cumsum(noisy.tally)
     return int(noisy.values[min(int(np.searchsorted(-above, -few)), noisy.values.size - 1)])
-
-
-def _some_counts(top: int) -> Blocks:
-    """Single counts at which modes are certified: all up to DENSE, then CERTIFIED to the octave."""
-    counts = counts_in_blocks(1, top, 2 * DENSE, CERTIFIED)[:-1]
-    return Blocks(counts, counts + 1, counts.size)
 
 
 def _every_count(top: int) -> Blocks:

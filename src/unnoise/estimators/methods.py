@@ -48,7 +48,7 @@ NORMS = (1, 2, math.inf)
 
 METHODS: dict[str, Method] = {
     "auto": Method("auto", items="fitted"),
-    "smooth": Method("smooth", items="fitted"),
+    "smooth": Method("auto", items="fitted"),
     "likelihood": Method("banded", items="fitted"),
     "exact": Method("banded", norms=NORMS, needs_negatives=True),
     "isotonic": Method("isotonic"),

@@ -20,14 +20,13 @@ import numpy as np
 
 from ..arrays import Floats, Int64
 from ..checks import check_integer
+from ..engine.banded import BandedChannel
+from ..engine.body import body_of
 from ..errors import ConvergenceError, InputError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
 from ._input import check_input
-from ._smooth_models import Data, average
-from ._smooth_points import point_models
-from ._smooth_search import smooth_models
-from .smooth import assemble, prepare
+from .cells import KnownCells, body_law, likely_masses
 
 __all__ = ["Misfit", "misfit"]
 
@@ -71,33 +70,35 @@ def misfit(noisy: NoisyProfile, *, max_count: int | None = None, draws: int = 39
     draws = check_integer("draws", draws, 1)
     if noisy.noise.power != 1:
         raise InputError(f"misfit must have noise of power 1, got {noisy.noise.power}")
-    prepared = prepare(noisy, bound)
-    models = smooth_models(prepared.data).models if prepared is not None else []
-    points = point_models(prepared.data) if prepared is not None else []
-    if prepared is None or not (models or points) or not prepared.data.likely.any():
+    found = body_law(noisy, bound)
+    if found is None or not found.likely.any():
         raise ConvergenceError(f"misfit must have cells close together and models that converge, got {noisy!r}")
-    support, law = assemble(prepared.body, average(models, points)[0])
-    gap = _gap(prepared.data, support, law)
+    support, cells = KnownCells((found,), found.body.far_values, found.body.far_tally).profile(stepped=False)
+    law = cells / cells.sum()
+    gap = _gap(found.channel, found.likely, support, law)
     rng = np.random.default_rng(seed)
     drawn = [_drawn_gap(support, law, noisy.cells, noisy.noise, bound, rng) for _ in range(draws)]
     return Misfit(gap, (1 + sum(other >= gap for other in drawn)) / (1 + draws), draws)
 
 
-def _gap(data: Data, support: Int64, law: Floats) -> float:
+def _gap(channel: BandedChannel, likely: Floats, support: Int64, law: Floats) -> float:
     """Nats by which the maximum-likelihood masses beat a law, on the cells of a body."""
-    masses = np.zeros(data.counts.size)
-    inside = np.isin(support, data.counts)
-    masses[np.searchsorted(data.counts, support[inside])] = law[inside]
-    seen = data.y > 0
-    m = data.channel.forward(masses / masses.sum())
-    return data.ceiling - data.cells * float(data.y[seen] @ np.log(m[seen]) - 1)
+    masses = np.zeros(channel.counts.size)
+    inside = np.isin(support, channel.counts)
+    masses[np.searchsorted(channel.counts, support[inside])] = law[inside]
+    return channel.at(likely).value - channel.at(masses / masses.sum()).value
 
 
 def _drawn_gap(
     support: Int64, law: Floats, cells: int, noise: DiscreteLaplace, bound: int | None, rng: np.random.Generator
 ) -> float:
-    """The gap of a law on cells drawn from it; none where they make no body."""
+    """The gap of a law on cells drawn from it; none where they make no body or have no maximum."""
     counts = np.repeat(support, rng.multinomial(cells, law / law.sum()))
     shift = rng.geometric(1 - noise.a, cells) - rng.geometric(1 - noise.a, cells)
-    prepared = prepare(NoisyProfile.from_counts(counts + shift, epsilon=noise.epsilon), bound)
-    return 0.0 if prepared is None else _gap(prepared.data, support, law)
+    drawn = NoisyProfile.from_counts(counts + shift, epsilon=noise.epsilon)
+    body = body_of(drawn, bound)
+    if body is None:
+        return 0.0
+    channel = BandedChannel(body, noise)
+    likely = likely_masses(drawn, bound, channel.counts)
+    return _gap(channel, likely, support, law) if likely.any() else 0.0

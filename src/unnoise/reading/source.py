@@ -268,10 +268,20 @@ class Source:
         names = None if wanted is None else wanted.names
         if where is not None:
             return self._table(where, self.format, names)
-        tables = [self._table(place, format_of(place, None), None) for place in self.places]
+        tables = [self._table(place, self._queried(place), None) for place in self.places]
         with pl.SQLContext({"data": pl.concat(tables)}) as context:
             assert self.sql is not None
             return context.execute(self.sql, eager=False)
+
+    def _queried(self, place: Location) -> str:
+        """Return the format of a file for a query; its columns must be known without a row, or a row would tell."""
+        name = format_of(place, None)
+        if name == "ndjson" or (FORMATS[name].delimiter and not self.dialect.header):
+            raise InputError(
+                f"{place}: --sql needs columns that are named without a row, got {name} without a header; "
+                f"write it as Parquet or CSV with a header first"
+            )
+        return name
 
     def _table(self, where: Location, name: str, names: Sequence[str] | None) -> pl.LazyFrame:
         scan = FORMATS[name].scan

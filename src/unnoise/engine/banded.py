@@ -1,6 +1,6 @@
 """The noise seen from the logarithm of a profile: forward, backward, and Newton's system.
 
-On the runs of a body (:mod:`._smooth_grid`) let m = K f be the law of the noisy counts. With θ = log f, F = diag f,
+On the runs of a body (:mod:`.body`) let m = K f be the law of the noisy counts. With θ = log f, F = diag f,
 M = diag m and d cells, the expected information of the cells about θ is d·F·Kᵀ·M⁻¹·K·F. The mode of a posterior with
 Gaussian prior precision P, and its Laplace approximation, need A = P + G + d·F·Kᵀ·M⁻¹·K·F (G ≥ 0 diagonal): solves
 with A, and log det A.
@@ -13,7 +13,7 @@ f[t] = m[t] − a/(1−a)²·(m[t−1] − 2m[t] + m[t+1]). As Kᵀ·M⁻¹·K =
 
 which interleaved is banded, needs no division by a vanishing f, and yields det A = |det| / det(d·T·M·Tᵀ).
 
-Merged noise has no such inverse: :mod:`._fourier`.
+Merged noise has no such inverse: :mod:`.fourier`.
 
 .. [1] R. J. Vanderbei, "Symmetric quasidefinite matrices", SIAM J. Optim. 5, 1995.
 """
@@ -29,12 +29,12 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 from scipy.linalg.lapack import dgbtrf, dgbtrs, dpttrf, dpttrs
 
-from ..arrays import Floats
+from ..arrays import Floats, Int64
 from ..noise import DiscreteLaplace
-from ._channel import Bands
-from ._smooth_grid import Body
+from .body import Body
+from .channel import Bands, Grid, full, solve_dense
 
-__all__ = ["BandedChannel", "Seen"]
+__all__ = ["BandedChannel", "Few", "SeenLaw"]
 
 Int32 = NDArray[np.int32]
 
@@ -50,7 +50,7 @@ it finds nothing to exchange. That halves the time, as exchanges fill as many di
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class SeenLaw:
     """A profile seen through a banded channel: its masses f, the law m = K f, the log likelihood of the cells."""
 
     mass: Floats
@@ -59,12 +59,15 @@ class Seen:
 
 
 class BandedChannel:
-    """Power 1: every run folded at both its ends. A :class:`._channel.Channel`; y are the shares of the d cells."""
+    """Power 1: every run folded at both its ends. A :class:`.channel.Channel`; y are the shares of the d cells."""
 
     widths = 1.0
 
     def __init__(self, body: Body, noise: DiscreteLaplace) -> None:
         self.y, self.exposure = body.tally / body.cells, float(body.cells)
+        self.counts, self.atoms = body.counts, np.zeros(0, dtype=np.int64)
+        position = np.concatenate([np.arange(high - low + 1) for low, high in body.runs])
+        self.grid = Grid(body.counts.astype(float), position, body.counts.size, 1 / float(noise.epsilon), True)
         a, gap = noise.a, -math.expm1(-noise.epsilon)
         size = np.array([high - low + 1 for low, high in body.runs])
         last = np.cumsum(size) - 1
@@ -93,12 +96,12 @@ class BandedChannel:
             right[:-2] * left[2:],
         )
 
-    def at(self, mass: Floats) -> Seen:
+    def at(self, mass: Floats) -> SeenLaw:
         """See masses; the total is Poisson, so they need not add up to 1: value = d·(Σ y·log m − Σ f)."""
         m = self.forward(mass)
-        return Seen(mass, m, self.exposure * float(self.y @ np.log(m) - mass.sum()))
+        return SeenLaw(mass, m, self.exposure * float(self.y @ np.log(m) - mass.sum()))
 
-    def pull(self, state: Seen) -> Floats:
+    def pull(self, state: SeenLaw) -> Floats:
         """Kᵀ(y/m): one step of EM multiplies by it."""
         return self.backward(self.y / state.law)
 
@@ -111,6 +114,42 @@ class BandedChannel:
         """Kᵀ x."""
         return np.asarray(self.ends * dpttrs(self.diagonal, self.beside, x)[0])
 
+    def classes(self, state: SeenLaw, member: Floats) -> Floats:
+        """Information about factors on classes of counts: d·(K·F·P)ᵀ·M⁻¹·(K·F·P)."""
+        seen = self.forward(state.mass[:, None] * member)
+        return np.asarray(self.exposure * seen.T @ (seen / state.law[:, None]))
+
+    def strain(self, state: SeenLaw, counts: Int64) -> Floats:
+        """Σ y·(k/m − 1) over the cells in its own standard errors, and one cell more."""
+        wanted = self.exposure * (self.pull(state) - 1)
+        at = np.searchsorted(self.counts, counts)
+        columns = self.columns(at)
+        ratio = columns / state.law[:, None] - 1
+        squares = self.exposure * (self.y @ ratio**2)
+        return np.asarray(wanted[at] / np.sqrt(1 + squares))
+
+    def unexplained(self, state: SeenLaw) -> float:
+        """Share of the cells that no noise explains: none, since noise of one reaches everywhere."""
+        return 0.0
+
+    def widened(self, state: SeenLaw, counts: Int64) -> None:
+        """Every count has a mass of its own: a step that is free is an atom."""
+
+    def only(self, counts: Int64) -> Few:
+        """See masses at these counts alone."""
+        seen = self.y > 0
+        return Few(self.columns(np.searchsorted(self.counts, counts))[seen], self.y[seen], self.exposure)
+
+    def nearest(self, values: Int64) -> Int64:
+        """The counts at or next above some values."""
+        return np.asarray(self.counts[np.minimum(np.searchsorted(self.counts, values), self.counts.size - 1)])
+
+    def columns(self, places: Int64) -> Floats:
+        """The noisy law of one mass at each place."""
+        unit = np.zeros((self.counts.size, places.size))
+        unit[places, np.arange(places.size)] = 1.0
+        return self.forward(unit)
+
     def hold(self, prior: Bands) -> Floats:
         """Put the prior into an interleaved system, steepened."""
         n, half = self.middle.size, max(2 * (len(prior) - 1), 4)
@@ -122,7 +161,7 @@ class BandedChannel:
         system[middle, 1::2] = -1.0
         return system
 
-    def newton(self, held: Floats, curvature: Floats, state: Seen, gradient: Floats) -> tuple[Floats, float]:
+    def newton(self, held: Floats, curvature: Floats, state: SeenLaw, gradient: Floats) -> tuple[Floats, float]:
         """Return −A⁻¹·gradient and log det A, by banded elimination of the interleaved system.
 
         The second unknown of each count is scaled so that the diagonal of −d·T·M·Tᵀ is −1.
@@ -154,6 +193,39 @@ class BandedChannel:
         zero[1:] += before * m[:-1]
         zero[:-1] += after * m[1:]
         return [zero, to_here * m[:-1] + to_after * m[1:], across * m[1:-1]]
+
+
+class Few:
+    """Masses at a few counts, through the noisy law of each (a column) at the occupied rows."""
+
+    widths = 1.0
+
+    def __init__(self, columns: Floats, y: Floats, exposure: float) -> None:
+        self.columns, self.y, self.exposure = columns, y, exposure
+
+    def at(self, mass: Floats) -> SeenLaw:
+        """See masses."""
+        law = np.maximum(self.columns @ mass, TINY)
+        return SeenLaw(mass, law, self.exposure * float(self.y @ np.log(law) - mass.sum()))
+
+    def pull(self, state: SeenLaw) -> Floats:
+        """Kᵀ(y/m)."""
+        return np.asarray(self.columns.T @ (self.y / state.law))
+
+    def information(self, state: SeenLaw) -> Floats:
+        """d·F·Kᵀ·(Y/M²)·K·F, of the cells observed: rows without cells are not held."""
+        half = self.columns * state.mass * (np.sqrt(self.y) / state.law)[:, None]
+        return np.asarray(self.exposure * half.T @ half)
+
+    def hold(self, prior: Bands) -> Floats:
+        """The prior's precision in full."""
+        return full(prior, self.columns.shape[1])
+
+    def newton(self, held: Floats, curvature: Floats, state: SeenLaw, gradient: Floats) -> tuple[Floats, float]:
+        """Return −A⁻¹·gradient and log det A."""
+        system = self.information(state) + held
+        system[np.diag_indices_from(system)] += curvature
+        return solve_dense(system, gradient)
 
 
 def _eliminated(system: Floats, half: int, right: Floats) -> tuple[Floats, Floats]:

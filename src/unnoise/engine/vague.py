@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from ..arrays import Floats
-from ._fourier import FAR, FourierChannel
-
-if TYPE_CHECKING:
-    from ._engine import Model
+from .blocks import FAR
+from .fourier import FourierChannel
+from .search import Model
 
 __all__ = ["smoothest"]
 
@@ -32,19 +31,20 @@ def smoothest(channel: FourierChannel, models: Sequence[Model], law: Floats) -> 
     models : walks and mixtures that converged, whatever their evidence
     law : the average of the models, which is taken where there is no walk
     """
-    states = [model.channel.at(model.channel.widths * np.exp(model.theta)) for model in models]
+    channels: list[Any] = [model.channel for model in models]
+    states = [own.at(model.mass) for own, model in zip(channels, models)]
     best = max((state.value for state in states), default=-math.inf)
     walks = [
-        (state.mass, model) for state, model in zip(states, models)
-        if model.channel.blocks.covered == channel.blocks.covered and state.value > best - NATS
+        (state.mass, own) for state, own in zip(states, channels)
+        if own.blocks.covered == channel.blocks.covered and state.value > best - NATS
     ]
-    laws = [_spread(channel, model, mass) for mass, model in walks]
+    laws = [_spread(channel, own, mass) for mass, own in walks]
     return max([*laws, _spread_atoms(channel, law)], key=lambda mass: _entropy(channel, mass))
 
 
-def _spread(channel: FourierChannel, model: Model, mass: Floats) -> Floats:
+def _spread(channel: FourierChannel, walked: FourierChannel, mass: Floats) -> Floats:
     """A walk's masses over the blocks of ``channel``, its atoms spread."""
-    n, own = channel.blocks.covered, model.channel.blocks.atoms
+    n, own = channel.blocks.covered, walked.atoms
     masses = np.zeros(channel.blocks.size)
     masses[:n] = mass[:n]
     for atom, its in zip(own, mass[n:]):

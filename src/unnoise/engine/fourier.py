@@ -29,21 +29,23 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
-from scipy.linalg import cho_factor, cho_solve
 
 from ..arrays import Floats, Int64
 from ..noise import DiscreteLaplace
-from ._channel import Bands
+from .blocks import FAR, Blocks, counts_in_blocks
+from .channel import Bands, Grid, full, solve_dense
 
-__all__ = ["FAR", "Blocks", "FourierChannel", "Part", "Seen", "counts_in_blocks", "rows_of"]
+__all__ = ["FourierChannel", "Part", "SeenRows", "rows_of"]
 
 Complex = NDArray[np.complex128]
 
-FAR = 1 << 62
-"""The count of all items above every row."""
-
 NEGLIGIBLE = 1e-13
 """Probability of noise that is left out."""
+
+FEWEST = 8.0
+"""Cells that must speak for an atom: fewer are a few large items, which the walk may pass over."""
+
+NONE = np.zeros(0, dtype=np.int64)
 
 BACKGROUND = 0.01
 """Cells added to every row, seen and expected alike: far below one cell, far above rounding."""
@@ -56,74 +58,6 @@ PER_OCTAVE = 24
 
 FINENESS = 8
 """Rows to a standard deviation of the noise: what is told apart within one is (1/8)²/12 = 0.1 % of its information."""
-
-
-def counts_in_blocks(first: int, top: int, dense: int, per_octave: int) -> Int64:
-    """Return the starts of blocks that cover first..top, and top + 1: single counts up to ``dense``, then wider ones.
-
-    >>> counts_in_blocks(1, 12, 4, 2)
-    array([ 1,  2,  3,  4,  5,  7, 10, 13])
-    """
-    starts = list(range(first, min(dense, top) + 1))
-    start = max(first, min(dense, top) + 1)
-    while start <= top:
-        starts.append(start)
-        start = max(start + 1, round(start * 2 ** (1 / per_octave)))
-    return np.array([*starts, top + 1], dtype=np.int64)
-
-
-@dataclass(frozen=True, eq=False)
-class Blocks:
-    """Blocks of counts: block j holds the counts first[j]..stop[j] − 1.
-
-    The first ``covered`` of them stand side by side, the others (atoms) alone. FAR stands for "above every row".
-    """
-
-    first: Int64
-    stop: Int64
-    covered: int
-
-    @classmethod
-    def covering(cls, starts: Int64) -> Blocks:
-        """Blocks side by side, from their starts and one end."""
-        return cls(starts[:-1], starts[1:], starts.size - 1)
-
-    def with_atoms(self, counts: Int64) -> Blocks:
-        """The same with a block of its own for each of these counts."""
-        first, stop = np.concatenate([self.first, counts]), np.concatenate([self.stop, counts + 1])
-        return Blocks(first, stop, self.covered)
-
-    @property
-    def atoms(self) -> Int64:
-        """The single counts beside those covered, FAR among them."""
-        return self.first[self.covered :]
-
-    @property
-    def size(self) -> int:
-        """Number of blocks."""
-        return int(self.first.size)
-
-    @cached_property
-    def widths(self) -> Floats:
-        """Number of counts in each block."""
-        return (self.stop - self.first).astype(float)
-
-    @cached_property
-    def centres(self) -> Floats:
-        """Middle of each block."""
-        return self.first + (self.widths - 1) / 2
-
-    def spread(self, mass: Floats, top: int) -> Floats:
-        """Return the mass at each count 0..top, spread evenly over the blocks (what lies above is left out)."""
-        n, masses = self.covered, np.zeros(top + 1)
-        if n:
-            body = np.repeat(mass[:n] / self.widths[:n], self.stop[:n] - self.first[:n])
-            low = int(self.first[0])
-            stop = min(low + body.size, top + 1)
-            masses[low:stop] = body[: stop - low]
-        near = self.atoms <= top
-        np.add.at(masses, self.atoms[near], mass[n:][near])
-        return masses
 
 
 def rows_of(values: Int64, tally: Int64, noise: DiscreteLaplace, last: int) -> tuple[Int64, dict[int, float]]:
@@ -193,7 +127,7 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class SeenRows:
     """Masses seen through the channel: log likelihood, and for each part its rows and its twice cumulated law."""
 
     mass: Floats
@@ -210,11 +144,13 @@ class FourierChannel:
     parts : the ranges of cells
     collide : whether items share cells (hashed)
     origin : what counts and noisy counts are counted from: the first count of a run
+    bound : largest count that there can be, if known
     """
 
     def __init__(self, blocks: Blocks, parts: tuple[Part, ...], noise: DiscreteLaplace, *, collide: bool,
-                 origin: int = 0, law: _Law | None = None) -> None:
+                 origin: int = 0, bound: int | None = None, law: _Law | None = None) -> None:
         self.blocks, self.parts, self.noise, self.collide, self.origin = blocks, parts, noise, collide, origin
+        self.bound = bound
         self.law = law or _Law(noise, max(int(part.ends[-1]) for part in parts))
         self._indices: dict[int, tuple[Int64, Int64]] = {}
 
@@ -226,15 +162,42 @@ class FourierChannel:
     def with_blocks(self, blocks: Blocks) -> FourierChannel:
         """The same cells with other blocks."""
         return FourierChannel(
-            blocks, self.parts, self.noise, collide=self.collide, origin=self.origin, law=self.law
+            blocks, self.parts, self.noise, collide=self.collide, origin=self.origin, bound=self.bound, law=self.law
         )
+
+    def with_atoms(self, counts: Int64) -> FourierChannel:
+        """The same cells, with a block of its own for each of these counts."""
+        return self.with_blocks(self.blocks.with_atoms(counts))
+
+    def only(self, counts: Int64) -> FourierChannel:
+        """The same cells seen from masses at these counts alone, and above every row if the channel has that."""
+        return self.with_blocks(Blocks(NONE, NONE, 0).with_atoms(np.append(counts, self.above)))
+
+    @property
+    def atoms(self) -> Int64:
+        """Single counts with a mass of their own beside the walk."""
+        return self.blocks.atoms
+
+    @property
+    def above(self) -> Int64:
+        """FAR where items may lie above every row, else nothing."""
+        return self.atoms[self.atoms >= FAR]
+
+    @cached_property
+    def grid(self) -> Grid:
+        """The blocks as walks see them: those side by side, then atoms."""
+        blocks, n = self.blocks, self.blocks.covered
+        position = np.concatenate([np.arange(n), np.zeros(blocks.size - n, dtype=np.int64)])
+        single = bool((blocks.widths[:n] == 1).all())
+        scale = math.sqrt(self.noise.variance / 2)
+        return Grid(blocks.centres + self.origin, position, n, scale, single, self.bound)
 
     @property
     def exposure(self) -> float:
         """Share of the items seen."""
         return sum(part.share for part in self.parts)
 
-    def at(self, mass: Floats) -> Seen:
+    def at(self, mass: Floats) -> SeenRows:
         """See these masses through the channel."""
         value, rows, twice = 0.0, [], []
         around = self.law.transform(self.blocks.spread(mass, self.law.last))
@@ -249,7 +212,7 @@ class FourierChannel:
             twice.append(again)
         if not self.collide:
             value -= whole * self.exposure
-        return Seen(mass, value, tuple(rows), tuple(twice))
+        return SeenRows(mass, value, tuple(rows), tuple(twice))
 
     def shifted(self, part: Part, twice: Floats, blocks: Blocks | None = None) -> Floats:
         """Probability of each row (down) for a noisy cell with one more count of each block (across)."""
@@ -273,7 +236,7 @@ class FourierChannel:
             self._indices[id(part)] = self._places(part, self.blocks)
         return self._indices[id(part)]
 
-    def pull(self, state: Seen) -> Floats:
+    def pull(self, state: SeenRows) -> Floats:
         """Factor by which the cells pull each mass."""
         total = np.zeros(self.blocks.size)
         for part, rows, shifted in zip(self.parts, state.rows, self._shifts(state)):
@@ -282,18 +245,18 @@ class FourierChannel:
                 total += part.rate * float(part.tally @ (BACKGROUND / part.cells / rows))
         return np.asarray(total / self.exposure)
 
-    def step(self, state: Seen) -> Floats:
+    def step(self, state: SeenRows) -> Floats:
         """Factor of one step of EM for all items, those outside the ranges seen included."""
         seen = min(1.0, self.exposure)
         return np.asarray(1 - seen + seen * self.pull(state))
 
-    def _shifts(self, state: Seen) -> tuple[Floats, ...]:
+    def _shifts(self, state: SeenRows) -> tuple[Floats, ...]:
         """For each part, the rows with one more count of each block; kept with the state, which is asked twice."""
         if not state.shifts:
             state.shifts.extend(self.shifted(part, twice) for part, twice in zip(self.parts, state.twice))
         return tuple(state.shifts)
 
-    def information(self, state: Seen) -> Floats:
+    def information(self, state: SeenRows) -> Floats:
         """J, the expected information of the cells about θ = log N."""
         total = np.zeros((self.blocks.size, self.blocks.size))
         for part, rows, shifted in zip(self.parts, state.rows, self._shifts(state)):
@@ -302,7 +265,11 @@ class FourierChannel:
             total += half.T @ half
         return total
 
-    def alone(self, state: Seen) -> Floats:
+    def classes(self, state: SeenRows, member: Floats) -> Floats | None:
+        """Information about factors on classes of blocks; none beneath shared cells."""
+        return None if self.collide else np.asarray(member.T @ self.information(state) @ member)
+
+    def alone(self, state: SeenRows) -> Floats:
         """Variance with which the cells tell the mass of each block if all others are known: what noise can hide."""
         total = np.zeros(self.blocks.size)
         for part, rows, shifted in zip(self.parts, state.rows, self._shifts(state)):
@@ -311,28 +278,22 @@ class FourierChannel:
         return np.asarray(1 / np.maximum(total, 1e-300))
 
     def hold(self, prior: Bands) -> Floats:
-        """The prior's precision as a matrix."""
-        n = self.blocks.size
-        held = np.zeros((n, n))
-        for k, band in enumerate(prior):
-            at = np.arange(n - k)
-            held[at, at + k] = held[at + k, at] = band[: n - k]
-        return held
+        """The prior's precision in full."""
+        return full(prior, self.blocks.size)
 
-    def newton(self, held: Floats, curvature: Floats, state: Seen, gradient: Floats) -> tuple[Floats, float]:
+    def newton(self, held: Floats, curvature: Floats, state: SeenRows, gradient: Floats) -> tuple[Floats, float]:
         """Return −A⁻¹·gradient and log det A, by Cholesky's factor of A."""
         system = self.information(state) + held
         system[np.diag_indices_from(system)] += curvature
-        factor = cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
-        log_det = 2 * float(np.log(np.diag(factor[0])).sum())
-        return np.asarray(-cho_solve(factor, gradient, check_finite=False)), log_det
+        return solve_dense(system, gradient)
 
-    def strain(self, state: Seen, blocks: Blocks) -> Floats:
-        """Return how many standard errors the cells want more mass in each of ``blocks``: ≤ 4 at a certified mode.
+    def strain(self, state: SeenRows, counts: Int64) -> Floats:
+        """Return how many standard errors the cells want more mass at each of ``counts``: ≤ 4 at a certified mode.
 
         The sum of r·y·(k/m − 1) over the cells, divided by the square root of its sum of squares (and one more): a lone
         cell that the profile did not expect counts 1, n concordant ones √n.
         """
+        blocks = Blocks(counts, counts + 1, 0)
         wanted, squares = np.zeros(blocks.size), np.zeros(blocks.size)
         for part, rows, twice in zip(self.parts, state.rows, state.twice):
             ratio = (self.shifted(part, twice, blocks) + BACKGROUND / part.cells) / rows[:, None] - 1
@@ -340,21 +301,20 @@ class FourierChannel:
             squares += part.rate**2 * (1 + part.tally @ ratio**2)
         return np.asarray(wanted / np.sqrt(np.maximum(squares, 1e-300)))
 
-    def unexplained(self, state: Seen) -> float:
+    def widened(self, state: SeenRows, counts: Int64) -> tuple[FourierChannel, Floats]:
+        """These counts with masses of their own, which begin with what their neighbourhoods show in excess."""
+        part, mass = self.parts[0], np.full(counts.size, FEWEST)
+        beyond = part.tally - part.cells * state.rows[0]
+        reach = max(1, round(math.sqrt(self.noise.variance)))
+        for i, count in enumerate(counts):
+            low, high = np.searchsorted(part.ends, [count - reach, count + reach])
+            mass[i] = max(FEWEST, float(beyond[low : high + 1].sum()) / part.share)
+        return self.with_atoms(counts), np.log(mass)
+
+    def unexplained(self, state: SeenRows) -> float:
         """Share of the cells that only the background explains."""
         lost = [part.tally @ (BACKGROUND / part.cells / rows) for part, rows in zip(self.parts, state.rows)]
         return float(sum(lost)) / sum(part.cells for part in self.parts)
-
-    def misfit(self, state: Seen, freedom: float) -> float:
-        """Return Pearson's X² of the rows in standard deviations above what chance gives, ``freedom`` being fitted."""
-        statistic, expected, spread = 0.0, -freedom, 0.0
-        for part, rows in zip(self.parts, state.rows):
-            mean = part.cells * rows
-            keep = mean > 0.05
-            statistic += float(((part.tally - mean)[keep] ** 2 / mean[keep]).sum())
-            expected += float(keep.sum())
-            spread += float((2 + 1 / mean[keep]).sum())
-        return (statistic - max(expected, 1.0)) / math.sqrt(max(spread, 1.0))
 
 
 class _Law:

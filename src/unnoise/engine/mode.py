@@ -1,6 +1,6 @@
 """The mode of a posterior on θ = log f, and the evidence of the model.
 
-For cells seen through a channel (:mod:`._channel`) and a prior walk with precision P on θ, the logarithm of the mass
+For cells seen through a channel (:mod:`.channel`) and a prior walk with precision P on θ, the logarithm of the mass
 per count, maximise log likelihood(θ) + log prior(θ) by Newton's method with the expected information and the positive
 part of what it leaves out. At the mode θ̂ Laplace's approximation of the log evidence is [1]_
 
@@ -20,8 +20,8 @@ import numpy as np
 from scipy.linalg import LinAlgError
 
 from ..arrays import Floats
-from ._channel import Channel, S
-from ._smooth_walk import Walk
+from .channel import S, Seeing
+from .walk import Walk
 
 __all__ = ["MATTERS", "Mode", "find_mode"]
 
@@ -55,7 +55,7 @@ class Mode:
 
 
 def find_mode(
-    channel: Channel[S],
+    channel: Seeing[S],
     walk: Walk,
     precision: Floats,
     start: Floats,

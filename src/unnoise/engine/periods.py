@@ -18,13 +18,14 @@ are much smaller than its second differences.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from scipy.stats import chi2
 
 from ..arrays import Floats
-from ._smooth_models import Data
-from ._smooth_walk import JUMP
+from .channel import Channel
+from .walk import JUMP
 
 __all__ = ["PERIODS", "likely_periods"]
 
@@ -38,38 +39,40 @@ MUCH_SMALLER = 0.5
 """Ratio of mean squares, both for θ that jumps at random 1, below which a pattern counts as taken over."""
 
 
-def likely_periods(data: Data, masses: Floats) -> list[int]:
+def likely_periods(channel: Channel[Any], mass: Floats) -> list[int]:
     """Return the periods worth a fit beside these masses, with all that divide them.
 
-    Periods of which the body does not hold three are not looked at.
+    Periods of which the grid does not hold three are not looked at, nor any where blocks are wider than a count.
     """
-    periods = [p for p in PERIODS if data.counts.size >= 3 * p + 3]
-    found = _missed(data, masses, periods) | _taken_over(data, masses, periods)
+    grid = channel.grid
+    periods = [p for p in PERIODS if grid.walked >= 3 * p + 3] if grid.single else []
+    found = _missed(channel, mass, periods) | _taken_over(channel, mass, periods)
     return [p for p in periods if any(longest % p == 0 for longest in found)]
 
 
-def _missed(data: Data, masses: Floats, periods: list[int]) -> set[int]:
+def _missed(channel: Channel[Any], mass: Floats, periods: list[int]) -> set[int]:
     """The period whose score is the least likely by chance, if unlikely enough."""
-    m = data.channel.forward(masses)
-    slope = data.cells * masses * (data.channel.backward(data.y / m) - 1)
-    log_chance = {p: float(chi2.logsf(_square(data, masses, m, slope, p), p)) for p in periods}
+    state = channel.at(mass)
+    slope = channel.exposure * mass * (channel.pull(state) - 1)
+    log_chance = {}
+    for p in periods:
+        member = np.equal.outer(channel.grid.counts % p, np.arange(p)).astype(float)
+        member[channel.grid.walked :] = 0.0
+        information = channel.classes(state, member)
+        if information is None:
+            return set()
+        score = slope @ member
+        square = float(score @ np.linalg.solve(information + np.eye(p) / JUMP**2, score))
+        log_chance[p] = float(chi2.logsf(square, p))
     least = min(periods, key=lambda p: log_chance[p], default=0)
     return {least} if least and log_chance[least] < math.log(CHANCE / len(PERIODS)) else set()
 
 
-def _square(data: Data, masses: Floats, m: Floats, slope: Floats, period: int) -> float:
-    """The score of factors on the classes mod ``period``, squared and measured by its information."""
-    member = np.equal.outer(data.counts % period, np.arange(period)).astype(float)
-    seen = data.channel.forward(masses[:, None] * member)
-    information = data.cells * seen.T @ (seen / m[:, None]) + np.eye(period) / JUMP**2
-    score = slope @ member
-    return float(score @ np.linalg.solve(information, score))
-
-
-def _taken_over(data: Data, masses: Floats, periods: list[int]) -> set[int]:
+def _taken_over(channel: Channel[Any], mass: Floats, periods: list[int]) -> set[int]:
     """The period at whose lag the steps are smallest, if much smaller than second differences."""
-    theta = np.log(np.maximum(masses, 0.1 / data.cells))
-    rough = float(np.square(np.diff(theta, 2)).mean()) / 6
+    walked = mass[: channel.grid.walked]
+    theta = np.log(np.maximum(walked, 0.1 / channel.exposure))
+    rough = float(np.square(np.diff(theta, 2)).mean()) / 6 if theta.size > 2 else 0.0
     steps = {p: float(np.square(np.diff(theta[p:] - theta[:-p])).mean()) / 4 for p in periods}
     least = min(periods, key=lambda p: steps[p], default=0)
     return {least} if least and steps[least] < MUCH_SMALLER * rough else set()

@@ -1,0 +1,1 @@
+"""The engine: models of a profile, weighed by evidence, through any channel."""

@@ -1,0 +1,145 @@
+"""What the engine asks of a channel: the law of the noisy cells, seen from the masses of a profile.
+
+A *channel* holds noisy cells and knows how their law m moves with the masses N_j of a profile (items or cells in each
+block of counts). Whatever the kind of sketch and its noise, with k_j the law of a noisy cell to which one more count of
+block j has been added,
+
+    ∂/∂N_j log likelihood = exposure·(pull_j − 1),      pull_j = Σ_v (y_v/m_v)·k_j[v],    y the cells' shares,
+
+so pull ≤ 1 everywhere, with equality where N_j > 0, is what a maximum looks like, and N_j·pull_j is one step of EM.
+Newton's system in θ = log N needs A = P + G + J, P a prior's precision, G ≥ 0 diagonal and J the information of the
+cells about θ. How that is solved is the channel's own affair: banded (:mod:`.banded`) for a known domain and one noise,
+dense (:mod:`.fourier`) for everything else. A few counts alone are a small dense channel of either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from ..arrays import Floats, Int64
+
+__all__ = ["Bands", "Channel", "Dense", "Grid", "Seeing", "State", "full", "solve_dense"]
+
+Bands = Sequence[Floats]
+"""A symmetric banded matrix: entry k holds the k-th superdiagonal, N long, its last k entries unused."""
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """The blocks of counts that masses belong to, as walks see them.
+
+    counts : the middle of each block; position : its place in its run, 0 for a block that stands alone
+    walked : blocks of runs, which come first; the others are atoms
+    scale : of the noise, 1/ε for one; single : whether every block of a run is a single count
+    bound : largest count that there can be, if known
+    """
+
+    counts: Floats
+    position: Int64
+    walked: int
+    scale: float
+    single: bool
+    bound: int | None = None
+
+    @cached_property
+    def last(self) -> float:
+        """The largest count walked over."""
+        return float(self.counts[: self.walked].max(initial=0.0))
+
+
+class State(Protocol):
+    """A profile as a channel sees it: its masses and the log likelihood of the cells, in nats."""
+
+    @property
+    def mass(self) -> Floats:
+        """N_j, the mass of each block."""
+
+    @property
+    def value(self) -> float:
+        """The log likelihood."""
+
+
+S = TypeVar("S", bound=State)
+
+
+class Seeing(Protocol[S]):
+    """Noisy cells, and the law that masses give them: what it takes to find a mode."""
+
+    @property
+    def exposure(self) -> float:
+        """Cells (or the share of the items) that the masses are seen through: ∂value/∂N = exposure·(pull − 1)."""
+
+    @property
+    def widths(self) -> Floats | float:
+        """Number of counts in each block."""
+
+    def at(self, mass: Floats) -> S:
+        """See these masses through the channel."""
+
+    def pull(self, state: S) -> Floats:
+        """Factor by which the cells pull each mass: one step of EM multiplies by it."""
+
+    def hold(self, prior: Bands) -> Floats:
+        """Prepare the precision of a prior for Newton's systems."""
+
+    def newton(self, held: Floats, curvature: Floats, state: S, gradient: Floats) -> tuple[Floats, float]:
+        """Return −A⁻¹·gradient and log det A, A = prior + diag(curvature) + J, or raise LinAlgError."""
+
+
+class Channel(Seeing[S], Protocol[S]):
+    """A channel whose blocks are walked over: what it takes to search for models."""
+
+    @property
+    def grid(self) -> Grid:
+        """Its blocks."""
+
+    def classes(self, state: S, member: Floats) -> Floats | None:
+        """Information of the cells about factors on classes of blocks, the columns of ``member``; None if unknown."""
+
+    def strain(self, state: S, counts: Int64) -> Floats:
+        """How many standard errors the cells want more mass at each of ``counts``: at most 4 at a certified mode."""
+
+    def unexplained(self, state: S) -> float:
+        """Share of the cells that no noise explains."""
+
+    @property
+    def atoms(self) -> Int64:
+        """Single counts with a mass of their own beside the walk."""
+
+    def widened(self, state: S, counts: Int64) -> tuple[Channel[Any], Floats] | None:
+        """The same cells, these counts with masses of their own beside the walk, and a θ for them to begin with.
+
+        None where every count has a mass of its own already, and a free step is an atom.
+        """
+
+    def only(self, counts: Int64) -> Dense[Any]:
+        """The same cells seen from masses at these counts alone, and above every row where the channel has that."""
+
+
+class Dense(Seeing[S], Protocol[S]):
+    """A channel that can say how much the cells tell."""
+
+    def information(self, state: S) -> Floats:
+        """J, the expected information of the cells about θ = log N."""
+
+
+def solve_dense(system: Floats, gradient: Floats) -> tuple[Floats, float]:
+    """Return −A⁻¹·gradient and log det A by Cholesky's factor; A is overwritten."""
+    factor = cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
+    log_det = 2 * float(np.log(np.diag(factor[0])).sum())
+    return np.asarray(-cho_solve(factor, gradient, check_finite=False)), log_det
+
+
+def full(bands: Bands, size: int) -> Floats:
+    """A symmetric banded matrix in full."""
+    matrix = np.zeros((size, size))
+    for k, band in enumerate(bands):
+        at = np.arange(size - k)
+        matrix[at, at + k] = matrix[at + k, at] = band[: size - k]
+    return matrix

@@ -1,0 +1,334 @@
+"""Mixtures of few point masses: profiles of few different counts.
+
+**Prior.** The number s of masses is Poisson with mean 1, their places are drawn independently with probability
+∝ 1/(1 + t) — a count is a scale, and no scale is preferred — and their weights are uniform. So the masses are a set
+with prior probability Π p(t_j)/(e − 1). Their total is as vague as a walk's start: ± LEVEL in its logarithm.
+
+**Evidence.** Laplace's: with I the information of the cells about s − 1 free weights and the logarithm of the total,
+
+    log likelihood + ½·log det I₀ − ½·log det(I + I₀).
+
+I₀ is diagonal, 1/LEVEL² for the total and 2π·((s−1)!)^(2/(s−1)) for a weight, so that the posterior's volume is the
+prior's where the cells say nothing, and walks and points can be compared [1]_.
+
+**Places.** Where the maximum-likelihood profile is at hand they are those of its masses, as they stand and grouped with
+their neighbours, the lightest left out one by one; and a single mass is tried at every place near the median. Otherwise
+one mass is put where a single count would explain the cells best, and more where the cells pull most, each moved while
+that helps, as long as twice what the last one gained could still bring the mixture within reach of the best model.
+There places are uncertain too. With 1 + v_i the likelihood of mass i at all its places, relative to that at its best, a
+mixture is worth about Π(1 + v_i) times what its best places are, and is averaged over sets of places drawn by
+likelihood: so that cells which cannot be told to hold 0 or 1 are not taken for either.
+
+.. [1] R. E. Kass, A. E. Raftery, "Bayes factors", JASA 90, 1995, section 4.1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import gammaln
+
+from ..arrays import Floats, Int64
+from .banded import BandedChannel
+from .channel import Dense
+from .fourier import FourierChannel
+from .mode import find_mode
+from .walk import LEVEL, Walk
+
+__all__ = ["Mixture", "Places", "likely_points", "pulled_points"]
+
+MOST_POINTS, MOST_PULLED = 12, 6
+"""Masses at most, and where each has to be looked for: with more a walk does as well."""
+
+MOVES = 6
+"""How often masses are moved to their medians; one by one, twice as often."""
+
+DOUBT = 6.0
+"""Standard errors from the median within which a single mass is tried."""
+
+HOPELESS = 1000.0
+"""Nats behind what is wanted at which a mass more is worth more than another move."""
+
+NEAR = 8
+"""Counts to either side of a mass to which it may be moved at once, in powers of two, or a deviation of the noise."""
+
+FIRSTS = 4
+"""Single masses to begin with, of which the best is kept."""
+
+UNLIKELY, DRAWS = 1e-3, 12
+"""Places of less than this share of the best place's likelihood are left out; sets of places drawn."""
+
+LEAST = 1e-9
+"""Share of the total that a mass begins with at least."""
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """The counts at which masses may be, from ``origin``; what they add up to, roughly; the mean of θ in advance."""
+
+    counts: Int64
+    origin: int
+    total: float
+    level: float
+
+    def log_share(self, places: Int64) -> float:
+        """Log prior probability of a set of places."""
+        chance = 1 / (1.0 + self.origin + self.counts)
+        log_chance = -np.log1p(self.origin + places) - math.log(chance.sum())
+        return float(log_chance.sum()) - math.log(math.e - 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """Masses at a few places (and above every row, last, where the channel has that), by themselves.
+
+    walk, precision : of length one each, the vague prior of every mass that the mode was found under
+    value : log likelihood
+    """
+
+    channel: Dense[Any]
+    places: Int64
+    theta: Floats
+    walk: Walk
+    precision: Floats
+    log_evidence: float
+    log_weight: float
+    value: float
+    converged: bool
+
+    @property
+    def mass(self) -> Floats:
+        """The masses."""
+        return np.asarray(np.exp(self.theta))
+
+    @property
+    def score(self) -> float:
+        """Log evidence plus log share of the prior."""
+        return self.log_evidence + self.log_weight
+
+
+def _fit(channel: Dense[Any], places: Int64, mass: Floats, among: Places) -> Mixture:
+    """Find the masses at these places."""
+    start = np.log(np.maximum(mass, LEAST * among.total))
+    walk = Walk(np.zeros(mass.size), np.zeros(mass.size, dtype=np.int64), 2, level=among.level)
+    precision = walk.precision(1.0)
+    mode = find_mode(channel, walk, precision, start)
+    state = channel.at(np.exp(mode.theta))
+    evidence = state.value + _volume(channel.information(state), state.mass, places.size, among)
+    return Mixture(channel, places, mode.theta, walk, precision, evidence, among.log_share(places), state.value,
+                   mode.converged)
+
+
+def _volume(information: Floats, mass: Floats, near: int, among: Places) -> float:
+    """Log of the posterior's volume over that of the prior; the last masses may lie above every row."""
+    free, total = near - 1, float(mass[:near].sum())
+    weight = mass[:near] / total
+    heaviest = int(weight.argmax())
+    basis = np.eye(mass.size)  # how log mass changes with the total's logarithm, with weights, with what lies above
+    others = np.delete(np.arange(near), heaviest)
+    basis[:near, 0] = 1.0
+    basis[:near, 1:near] = 0.0
+    basis[others, np.arange(1, near)] = 1 / np.maximum(weight[others], LEAST)
+    basis[heaviest, 1:near] = -1 / weight[heaviest]
+    log_prior = np.full(mass.size, -2 * math.log(LEVEL))
+    log_prior[1:near] = math.log(2 * math.pi) + 2 / max(free, 1) * float(gammaln(free + 1))
+    told = basis.T @ information @ basis
+    told[np.diag_indices_from(told)] += np.exp(log_prior)
+    strayed = np.append(math.log(total / among.total), np.log(mass[near:]) - among.level)
+    return 0.5 * float(log_prior.sum() - np.linalg.slogdet(told)[1] - np.square(strayed / LEVEL).sum())
+
+
+# ---------------------------------------------------------------- from the maximum-likelihood profile
+
+
+def likely_points(channel: BandedChannel, likely: Floats, among: Places) -> list[Mixture]:
+    """Fit mixtures from the maximum-likelihood masses, drop by drop fewer; every set of places once."""
+    at = np.flatnonzero(likely > 1e-4)
+    if at.size == 0 or at.size > 5 * MOST_POINTS:
+        return []
+    groups = np.split(at, np.flatnonzero(np.diff(at) > 1) + 1)
+    weight = np.array([likely[g].sum() for g in groups])
+    middle = np.array([round(float(likely[g] @ g / likely[g].sum())) for g in groups])
+
+    def fixed(places: Int64, mass: Floats) -> Mixture:
+        return _fit(channel.only(places), places, mass, among)
+
+    def moving(places: Int64, mass: Floats) -> Mixture:
+        return _to_medians(channel, places, mass, among)
+
+    median = channel.counts[int(np.searchsorted(np.cumsum(channel.y), 0.5))]
+    close = np.abs(channel.counts - median) <= 1 + DOUBT * channel.grid.scale / math.sqrt(channel.exposure)
+    found = [fixed(place, np.ones(1)) for place in channel.counts[close, None]]
+    found += _fewer(channel.counts[at], likely[at], fixed) + _fewer(channel.counts[middle], weight, moving)
+    found.sort(key=lambda mixture: mixture.score)
+    return list({mixture.places.tobytes(): mixture for mixture in found if mixture.converged}.values())
+
+
+def _fewer(places: Int64, mass: Floats, fit: Callable[[Int64, Floats], Mixture]) -> list[Mixture]:
+    """Fit at most MOST_POINTS masses, then without the lightest, and so on down to one."""
+    found: list[Mixture] = []
+    while places.size:
+        heaviest = np.sort(np.argsort(-mass, kind="stable")[:MOST_POINTS])
+        mixture = fit(places[heaviest], mass[heaviest])
+        found.append(mixture)
+        rest = np.sort(np.argsort(mixture.mass, kind="stable")[1:])
+        places, mass = mixture.places[rest], mixture.mass[rest]
+    return found
+
+
+def _to_medians(channel: BandedChannel, places: Int64, mass: Floats, among: Places) -> Mixture:
+    """Fit, and move every mass to the median of its share of the cells, until none moves."""
+    for _ in range(MOVES):
+        mixture = _fit(channel.only(places), places, mass, among)
+        moved = channel.nearest(_medians(channel, mixture))
+        if (moved == places).all():
+            return mixture
+        places, where = np.unique(moved, return_inverse=True)
+        mass = np.bincount(where, weights=mixture.mass).astype(float)
+    return _fit(channel.only(places), places, mass, among)
+
+
+def _medians(channel: BandedChannel, mixture: Mixture) -> Int64:
+    """The noisy count at the middle of each mass's share of the cells."""
+    seen = channel.y > 0
+    few: Any = mixture.channel
+    share = np.cumsum((few.y / few.at(mixture.mass).law)[:, None] * few.columns * mixture.mass, axis=0)
+    return channel.counts[seen][[int(np.searchsorted(s, s[-1] / 2)) for s in share.T]]
+
+
+# ---------------------------------------------------------------- one by one, where the cells pull
+
+
+def pulled_points(channel: FourierChannel, among: Places, wanted: float) -> list[Mixture]:
+    """Fit mixtures of 1, 2, … masses; ``wanted`` is the score that would count."""
+    found: list[Mixture] = []
+    firsts = [_fit(channel.only(places), places, mass, among) for places, mass in _first(channel, among)]
+    best = max(firsts, key=lambda one: one.value if one.converged else -math.inf)
+    best = _settled(channel, best, among, wanted)
+    while best.converged:
+        found.append(best)
+        size = best.places.size
+        if size == min(MOST_PULLED, among.counts.size):
+            break
+        gain = best.value - found[-2].value if size > 1 else np.inf
+        if best.score + 2 * gain < wanted:
+            break
+        places, mass = _another(best, among)
+        best = _settled(channel, _fit(channel.only(places), places, mass, among), among, wanted)
+    return [each for one in found for each in _neighbourhood(channel, one, among)]
+
+
+def _first(channel: FourierChannel, among: Places) -> list[tuple[Int64, Floats]]:
+    """One mass, with all occurrences: the FIRSTS counts that explain the cells best.
+
+    Not only the best of them: the mass is a guess as yet, and twice a count is nearly as good as that count.
+    """
+    counts, above = among.counts, channel.above
+    even = np.unique(np.rint(np.append(np.geomspace(1, max(counts[-1], 1), 32), 0)).astype(np.int64))
+    full = [part.ends[np.argsort(-part.tally[:-1])[:4]] for part in channel.parts]
+    tried = np.unique(np.concatenate([even, channel.atoms, *full]))
+    tried = tried[(tried >= counts[0]) & (tried <= counts[-1])]
+    beyond = np.maximum([part.tally[-1] for part in channel.parts], 1.0).sum() * np.ones(above.size)
+    each = among.total / tried if channel.collide else np.full(tried.size, among.total)
+    values = [channel.only(np.array([t])).at(np.append(mass, beyond)).value for t, mass in zip(tried, each)]
+    best = np.argsort(values)[::-1][:FIRSTS]
+    return [(tried[i : i + 1], np.append(each[i], beyond)) for i in best]
+
+
+def _another(mixture: Mixture, among: Places) -> tuple[Int64, Floats]:
+    """Add a mass where the cells pull most, a tenth of the lightest."""
+    own: Any = mixture.channel
+    counts, size = among.counts, mixture.places.size
+    some = np.intersect1d(np.append(np.geomspace(1, max(counts[-1], 1), 200).astype(np.int64), counts[:64]), counts)
+    strain = own.strain(own.at(mixture.mass), some)
+    strain[np.isin(some, mixture.places)] = -np.inf
+    places = np.append(mixture.places, some[int(np.argmax(strain))])
+    return places, np.insert(mixture.mass, size, 0.1 * mixture.mass[:size].min())
+
+
+def _settled(channel: FourierChannel, best: Mixture, among: Places, wanted: float) -> Mixture:
+    """Move masses one by one while that raises the likelihood; less often while far from what is wanted."""
+    for turn in range(2 * MOVES):
+        if turn > 1 and best.score < wanted - HOPELESS:
+            break
+        moved = _moves(channel, best, among)
+        values = [channel.only(p).at(m).value for p, m in moved]
+        if not values:
+            break
+        places, mass = moved[int(np.argmax(values))]
+        other = _fit(channel.only(places), places, mass, among)
+        if not other.converged or other.value <= best.value + 1e-3:
+            break
+        best = other
+    return best
+
+
+def _moves(channel: FourierChannel, mixture: Mixture, among: Places) -> list[tuple[Int64, Floats]]:
+    """Every mixture with one mass moved a little, its occurrences kept."""
+    reach = max(NEAR, math.sqrt(channel.noise.variance))
+    steps = [sign * 2**k for k in range(int(math.log2(reach)) + 1) for sign in (1, -1)]
+    found = []
+    for i, place in enumerate(mixture.places):
+        for step in steps:
+            new = place + step
+            if among.counts[0] <= new <= among.counts[-1] and new not in mixture.places:
+                places = mixture.places.copy()
+                places[i] = new
+                found.append((places, _moved_mass(channel, mixture, places)))
+    return found
+
+
+def _moved_mass(channel: FourierChannel, mixture: Mixture, places: Int64) -> Floats:
+    """The masses at other places: occurrences are kept where items collide."""
+    mass = mixture.mass.copy()
+    if channel.collide:
+        mass[: places.size] *= mixture.places / places
+    return mass
+
+
+def _neighbourhood(channel: FourierChannel, mixture: Mixture, among: Places) -> list[Mixture]:
+    """Return mixtures that stand for the likely places of a mixture's masses, and share its evidence over all places.
+
+    The places of each mass are drawn by their likelihood, the others left where they are, in equal steps of chance
+    (a Latin hypercube); what the draws are worth together is weighed by their own likelihood.
+    """
+    places, gains, worth = _elsewhere(channel, mixture, among)
+    order = np.random.default_rng(0)
+    drawn: dict[tuple[int, ...], tuple[float, Mixture]] = {}
+    for steps in zip(*(order.permutation(DRAWS) for _ in places)):
+        chosen = [int(np.searchsorted(np.cumsum(w) / w.sum(), (u + 0.5) / DRAWS)) for u, w in zip(steps, worth)]
+        at = np.array([where[c] for where, c in zip(places, chosen)], dtype=np.int64)
+        if np.unique(at).size < at.size:
+            continue
+        mass, own = _moved_mass(channel, mixture, at), channel.only(at)
+        value = own.at(mass).value
+        alone = sum(gain[c] for gain, c in zip(gains, chosen))
+        weight = math.exp(min(value + among.log_share(at) - mixture.value - mixture.log_weight - alone, 1.0))
+        known = drawn[tuple(at)][0] if tuple(at) in drawn else 0.0
+        theta = np.log(np.maximum(mass, LEAST * among.total))
+        drawn[tuple(at)] = known + weight, replace(mixture, channel=own, places=at, theta=theta, value=value)
+    whole = mixture.log_evidence + sum(math.log(w.sum()) for w in worth) - math.log(DRAWS)
+    return [
+        replace(each, log_evidence=whole + math.log(weight)) for weight, each in drawn.values() if weight > UNLIKELY
+    ]
+
+
+def _elsewhere(
+    channel: FourierChannel, mixture: Mixture, among: Places
+) -> tuple[list[Int64], list[Floats], list[Floats]]:
+    """For each mass its likely places, what each gains in nats, and its likelihood times the places it stands for."""
+    found: list[list[tuple[int, float, float]]] = [[(int(place), 0.0, 1.0)] for place in mixture.places]
+    for places, mass in _moves(channel, mixture, among):
+        (i,) = np.flatnonzero(places != mixture.places)
+        share = among.log_share(places) - mixture.log_weight
+        gain = min(channel.only(places).at(mass).value - mixture.value + share, 1.0)
+        # moved by ± 2^k it stands for the places from halfway to the one before, to halfway to the next
+        stands_for = max(1.0, 0.75 * abs(int(places[i]) - int(mixture.places[i])))
+        if stands_for * math.exp(gain) > UNLIKELY:
+            found[i].append((int(places[i]), gain, stands_for * math.exp(gain)))
+    columns = [np.array(sorted(each)).T for each in found]
+    return [c[0].astype(np.int64) for c in columns], [c[1] for c in columns], [c[2] for c in columns]

@@ -1,0 +1,153 @@
+"""Averages of models by evidence, and what is known of the items that are there.
+
+**Average.** Walks are averaged. Of the cumulative curves of that average and of the point models the median by weight
+is taken, count by count: the curve of least expected earth-mover distance, and again that of a profile. So a spike that
+is likelier than not stays a spike, and one that is not leaves no trace.
+
+**Posterior.** With θ̂ a mode, N = e^θ̂, D = diag N, J the information of the cells about θ and A = P + J its posterior
+precision, the items that *are* there, given the cells, have mean M(θ̂), one EM step from N, and covariance
+
+    C = (D − J) + (D − J)·A⁻¹·(D − J):
+
+D − J is the missing information [1]_, the scatter of the items for given θ; dM/dθ = D − J carries the doubt about θ.
+Without a prior A = J and C = D·J⁻¹·D − D: the variance of the unbiased estimate less the Poisson one of the items.
+
+.. [1] T. A. Louis, "Finding the observed information matrix when using the EM algorithm", JRSS B 44, 1982.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from ..arrays import Floats, Int64
+from .blocks import Blocks
+from .fourier import FourierChannel, SeenRows
+from .search import BEHIND, Model, Search
+from .vague import smoothest
+from .walk import JUMP
+
+__all__ = ["Posterior", "average", "posterior", "weights"]
+
+RIDGE = 1e-9
+"""Added to a precision whose diagonal is scaled to 1: far below what a cell tells, far above rounding."""
+
+
+def weights(models: Sequence[Model]) -> Floats:
+    """Weights by evidence and prior, adding up to 1; models BEHIND the best have none."""
+    score = np.array([model.score for model in models])
+    weight = np.where(score > score.max() - BEHIND, np.exp(score - score.max()), 0.0)
+    return np.asarray(weight / weight.sum())
+
+
+def average(masses: Floats, weight: Floats, points: Sequence[bool]) -> Floats:
+    """Join profiles (rows) over the same ascending counts: walks by the mean, points and that by the median curve.
+
+    >>> average(np.array([[0.0, 1.0], [0.5, 0.5]]), np.array([0.6, 0.4]), [True, True]).tolist()
+    [0.0, 1.0]
+    """
+    pointed = np.array(points, dtype=bool)
+    curves, chance = list(masses[pointed]), weight[pointed]
+    of_walks = float(weight[~pointed].sum())
+    if of_walks > 0:
+        curves.append(weight[~pointed] @ masses[~pointed] / of_walks)
+        chance = np.append(chance, of_walks)
+    heights = np.cumsum(curves, axis=1)
+    order = np.argsort(heights, axis=0, kind="stable")
+    below = (np.cumsum(chance[order], axis=0) < 0.5 * chance.sum()).sum(axis=0)
+    curve = np.take_along_axis(heights, np.take_along_axis(order, below[None], 0), 0)[0]
+    return np.asarray(np.maximum(np.diff(curve, prepend=0.0), 0))
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """The averaged models: masses by blocks, what the items there add up to given the cells, and its covariance.
+
+    law : N, the average of the modes
+    mean, covariance : of the items themselves, by blocks
+    vague : the covariance that the cells alone would give, under a prior that joins no two counts (:mod:`.vague`)
+    hidden : variance of each block's mass if all others were known: numbers up to its root drown in the noise
+    """
+
+    channel: FourierChannel
+    law: Floats
+    mean: Floats
+    covariance: Floats
+    vague: Floats
+    hidden: Floats
+    weights: list[tuple[str, float]]
+
+    def per_count(self, first: int, top: int, *, by_logarithm: bool = False) -> Floats:
+        """The law at first..top: within a block along the line between the middles of its neighbours, in its log.
+
+        ``by_logarithm``: as a line in log t.
+        """
+        blocks, n = self.channel.blocks, self.channel.blocks.covered
+        walked = self.law[:n]
+        density = np.log(np.maximum(walked / blocks.widths[:n], 1e-300))
+        t = np.arange(first, top + 1)
+        x, middle = (np.log(t), np.log(blocks.centres[:n])) if by_logarithm else (t, blocks.centres[:n])
+        law = np.exp(np.interp(x, middle, density))
+        block = np.searchsorted(blocks.stop[:n], t, side="right")
+        law *= (walked / np.maximum(np.bincount(block, weights=law, minlength=n), 1e-300))[block]
+        near = blocks.atoms <= top
+        np.add.at(law, blocks.atoms[near] - first, self.law[n:][near])
+        return np.asarray(law)
+
+
+def posterior(search: Search) -> Posterior:
+    """Average the models of a Fourier channel by evidence."""
+    models = sorted(search.models, key=lambda model: -model.score)
+    whole: Any = search.channel
+    channel = _joined(whole, models)
+    weight = weights(models)
+    size = channel.blocks.size
+    laws, means, covariance = np.zeros((len(models), size)), np.zeros((len(models), size)), np.zeros((size, size))
+    for i, model in enumerate(models):
+        own: Any = model.channel
+        place = _places(channel.blocks, own.blocks)
+        state = own.at(model.mass)
+        laws[i, place] = state.mass
+        means[i, place] = state.mass * own.step(state)
+        precision = own.hold(model.walk.bands(model.precision))
+        covariance[np.ix_(place, place)] += weight[i] * _covariance(own, state, precision)
+    mean = np.asarray(weight @ means)
+    covariance += (weight[:, None] * (means - mean)).T @ (means - mean)
+    order, law = np.argsort(channel.blocks.centres, kind="stable"), np.zeros(size)
+    law[order] = average(laws[:, order], weight, [model.family is None for model in models])
+    state = channel.at(np.maximum(law, 1e-300))
+    open_law = channel.at(np.maximum(smoothest(channel, search.tried, law), 1e-300))
+    vague = _covariance(channel, open_law, np.eye(law.size) / JUMP**2)
+    named = [(model.name, float(w)) for model, w in zip(models, weight)]
+    return Posterior(channel, law, mean, covariance, vague, channel.alone(state), named)
+
+
+def _joined(channel: FourierChannel, models: Sequence[Model]) -> FourierChannel:
+    """The channel with an atom for every count at which some model has one."""
+    own: list[Any] = [model.channel for model in models]
+    atoms = np.unique(np.concatenate([each.atoms for each in own]))
+    return channel.with_atoms(np.setdiff1d(atoms, channel.atoms))
+
+
+def _places(all_blocks: Blocks, own: Blocks) -> Int64:
+    """Where each block of a model stands among all: those side by side first, then atoms by their count."""
+    order = np.argsort(all_blocks.atoms)
+    atoms = order[np.searchsorted(all_blocks.atoms, own.atoms, sorter=order)]
+    return np.concatenate([np.arange(own.covered), all_blocks.covered + atoms])
+
+
+def _covariance(channel: FourierChannel, state: SeenRows, prior: Floats) -> Floats:
+    """(D − J) + (D − J)·A⁻¹·(D − J)."""
+    information = channel.information(state)
+    missing = -information
+    missing[np.diag_indices_from(missing)] += state.mass
+    precision = prior + information
+    scale = 1 / np.sqrt(np.diag(precision))
+    precision *= np.outer(scale, scale)
+    precision[np.diag_indices_from(precision)] += RIDGE
+    half = solve_triangular(np.linalg.cholesky(precision), scale[:, None] * missing, lower=True, check_finite=False)
+    return np.asarray(missing + half.T @ half)

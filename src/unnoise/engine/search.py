@@ -1,0 +1,298 @@
+"""The search: which models are fitted, and which of them count.
+
+**The rule.**
+
+1. With no free head, then with each of the heads, every family (:mod:`.families`) is climbed over its strengths, from
+   where its walk spreads by ± 3 to stiffer ones and then to looser ones, each fit from the last mode, until PAST nats
+   past its peak. A family BEHIND nats behind the best with the same head tries no further heads.
+2. Periods are fitted if the best model shows any (:mod:`.periods`).
+3. The steps that stand out (4 robust deviations) are set free in the best model of each family, at the cost of naming
+   them, and its ladder is climbed to stiffer walks; again while that helps.
+4. The best mode is asked whether the cells want more mass at some count than it gives (:meth:`strain`). Where that
+   exceeds STRAIN standard errors the count gets a mass of its own, and 1. to 4. are repeated, at most ROUNDS times.
+5. Mixtures of points are fitted (:mod:`.points`).
+6. Models within BEHIND nats of the best that pass the certificate of 4. count (:mod:`.posterior`).
+
+A fit that can no longer come within BEHIND nats of the best is not carried to its end. In log N the gradient is
+proportional to N, so a fit can sit in a trap: hence 4., and modes are approached from both sides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.special import gammaln
+
+from ..arrays import Floats, Int64
+from .channel import Channel, Seeing
+from .families import FAMILIES, HEADS, Family
+from .mode import find_mode
+from .periods import PERIODS, likely_periods
+from .points import Mixture
+from .walk import Walk
+
+__all__ = ["BEHIND", "Model", "Search", "certify", "explore"]
+
+PAST = 8.0
+"""Nats past its peak at which the ladder of a walk ends: e⁻⁸ is a weight of 1/3000."""
+
+BEHIND = 12.0
+"""Models this many nats behind the best are left out of the average, and not looked for."""
+
+PATIENCE = 20
+"""Newton systems to a fit; where that is too few, the next walk goes on from there."""
+
+DEEPEST = 25.0
+"""Nats below its peak at which a mode of another model may start: from further down Newton's method creeps."""
+
+STRAIN = 4.0
+"""Standard errors by which the cells may want more mass at a count: 3·10⁻⁵, times some hundred counts."""
+
+UNEXPLAINED = 0.05
+"""Share of the cells that the background alone may explain."""
+
+ROUNDS, FREEINGS, MOST_ATOMS = 5, 4, 12
+"""How often atoms are added, how often steps are freed, and how many atoms there may be."""
+
+TRAPPED = 10.0
+"""Nats to a block by which no sound mode is less likely than the start, which has followed every chance: about one."""
+
+AT_ONCE = 4
+"""Atoms added in one round."""
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A fitted model: its channel (blocks of its own), mode, evidence and share of the prior; points have no family."""
+
+    channel: Seeing[Any]
+    name: str
+    theta: Floats
+    log_evidence: float
+    log_weight: float
+    walk: Walk
+    precision: Floats
+    family: Family | None = None
+    strength: float = 1.0
+    places: Int64 | None = None
+
+    @property
+    def score(self) -> float:
+        """Log evidence plus log share of the prior."""
+        return self.log_evidence + self.log_weight
+
+    @property
+    def mass(self) -> Floats:
+        """Mass of each of its blocks."""
+        return np.asarray(self.channel.widths * np.exp(self.theta))
+
+    @classmethod
+    def of(cls, mixture: Mixture) -> Model:
+        """Points as a model."""
+        return cls(mixture.channel, f"{mixture.places.size} points", mixture.theta, mixture.log_evidence,
+                   mixture.log_weight, mixture.walk, mixture.precision, places=mixture.places)
+
+
+@dataclass
+class Search:
+    """What was tried on one channel.
+
+    start : θ to begin with; level : its mean in advance
+    models, best : those that count, and the one of highest score; leaders : the best of each family
+    tried : all that converged, certified or not
+    """
+
+    channel: Channel[Any]
+    start: Floats
+    level: float
+    models: list[Model] = field(default_factory=list)
+    tried: list[Model] = field(default_factory=list)
+    best: Model | None = None
+    leaders: dict[Family, Model] = field(default_factory=dict)
+    fits: int = 0
+    iterations: int = 0
+    not_converged: int = 0
+    uncertified: int = 0
+
+    @property
+    def most(self) -> float:
+        """The highest score."""
+        return -np.inf if self.best is None else self.best.score
+
+    def add(self, *models: Model) -> None:
+        """Take models in."""
+        self.models.extend(models)
+        for model in models:
+            if self.best is None or model.score > self.best.score:
+                self.best = model
+
+    def walks(self, families: Sequence[Family]) -> None:
+        """Families with heads, once more from loose walks if that was a trap; then periods, then free steps.
+
+        A rough start is so unlikely under a stiff walk that the way down from there may lead to where no cell is
+        explained, and nothing leads back: more items than the cells can show.
+        """
+        suited = [family for family in families if family.suits(self.channel.grid)]
+        share = 1 / max(len(suited), 1)
+        self._with_heads(suited, share)
+        if self._trapped():
+            self.models, self.best, self.leaders = [], None, {}
+            self._with_heads(suited, share, loose=True)
+        best = self.best
+        for period in likely_periods(self.channel, best.mass) if best is not None else []:
+            self._explored(Family("t", 2, period=period), 0, share / len(PERIODS))
+        for leader in sorted(self.leaders.values(), key=lambda leader: -leader.score):
+            self._set_free(leader)
+
+    def _with_heads(self, alive: Sequence[Family], share: float, *, loose: bool = False) -> None:
+        """Climb every family with each of the heads, while it is near the best with the same head."""
+        grid = self.channel.grid
+        for head in HEADS:
+            found = {
+                family: self._explored(family, head, share, loose=loose)
+                for family in alive if head in family.heads(grid)
+            }  # fmt: skip
+            most = max((model.score for model in found.values() if model is not None), default=-np.inf)
+            alive = [f for f in alive if f not in found or _near(found[f], most)]
+
+    def _trapped(self) -> bool:
+        """Whether the best mode is less likely than the start by more than any sound one is."""
+        if self.best is None:
+            return bool(self.fits)
+        start = self.channel.at(self.channel.widths * np.exp(self.start)).value
+        return bool(self.channel.at(self.best.mass).value < start - TRAPPED * self.start.size)
+
+    def _explored(self, family: Family, head: int, share: float, *, loose: bool = False) -> Model | None:
+        """Climb a family with one head, beginning at the best mode so far; keep the best if it leads."""
+        grid = self.channel.grid
+        walk = family.walk(grid, self.level)
+        strengths, usual = family.strengths(grid, walk)
+        log_weight = math.log(share / len(family.heads(grid)) / len(strengths))
+        best = self.best
+        theta = self.start if best is None else best.theta
+        first = len(strengths) - 1 if loose else usual
+        found = self.ascend(family, family.name(head), walk.headed(head), strengths, first, theta, log_weight)
+        if found is not None and (family not in self.leaders or found.score > self.leaders[family].score):
+            self.leaders[family] = found
+        return found
+
+    def ascend(
+        self, family: Family, name: str, walk: Walk, strengths: Floats, first: int, start: Floats, log_weight: float
+    ) -> Model | None:
+        """Fit from the strength ``first`` to stiffer and to looser ones until PAST nats past the peak; return it."""
+        peak: Model | None = None
+        origin = np.maximum(start, start.max() - DEEPEST)
+        for rungs in (range(first, -1, -1), range(first + 1, len(strengths))):
+            theta = origin
+            for rung in rungs:
+                wanted = max(self.most - BEHIND, -np.inf if peak is None else peak.score - PAST) - log_weight
+                precision = walk.precision(float(strengths[rung]))
+                mode = find_mode(self.channel, walk, precision, theta, wanted=wanted, max_iterations=PATIENCE)
+                self.fits += 1
+                self.iterations += mode.iterations
+                if mode.hopeless:
+                    if peak is None:
+                        continue
+                    break
+                theta = mode.theta
+                if not mode.converged:
+                    self.not_converged += 1
+                    continue
+                model = Model(self.channel, f"{name}, λ={strengths[rung]:.0e}", theta, mode.log_evidence, log_weight,
+                              walk, precision, family, float(strengths[rung]))
+                self.add(model)
+                if peak is None:
+                    origin = theta
+                if peak is None or model.score > peak.score:
+                    peak = model
+                if model.score < peak.score - PAST:
+                    break
+        return peak
+
+    def _set_free(self, found: Model) -> None:
+        """Free the steps that stand out, while the evidence grows."""
+        share = found.log_weight
+        for _ in range(FREEINGS):
+            walk = found.walk
+            bound = walk.steps & ~walk.free
+            bound[self.channel.grid.walked :] = False
+            if found.family is None or found.score < self.most - BEHIND or not bound.any():
+                break
+            size = np.abs(walk.differences(found.theta))
+            usual = 1.4826 * float(np.median(size[bound])) + 1e-12
+            loose = (walk.free | (size > 4 * usual)) & walk.steps
+            n, q = int(walk.steps.sum()), int(loose.sum())
+            if q == walk.free.sum() or q > 0.4 * n:
+                break
+            cost = float(gammaln(n + 1) - gammaln(q + 1) - gammaln(n - q + 1)) + math.log(n)
+            decades = max(2, min(12, round(math.log10(max(usual**-2 / found.strength, 1.0))) + 2))
+            strengths = np.asarray(found.strength * 10.0 ** np.arange(decades))[::-1]
+            name = f"{found.name.split(',')[0]}, {q} steps free"
+            freer = walk.freed(np.flatnonzero(loose))
+            better = self.ascend(found.family, name, freer, strengths, decades - 1, found.theta, share - cost)
+            if better is None or better.score <= found.score:
+                break
+            found = better
+
+
+def _near(model: Model | None, most: float) -> bool:
+    return model is not None and model.score > most - BEHIND
+
+
+def explore(
+    channel: Channel[Any], start: Floats, total: float, counts: Int64, families: Sequence[Family] = FAMILIES
+) -> Search:
+    """Search for walks that explain the channel's cells; ``counts`` are those at which modes are certified.
+
+    total : what the masses add up to, roughly
+    """
+    level = math.log(total / channel.grid.counts.size)
+    theta = start
+    for turn in range(ROUNDS + 1):
+        search = Search(channel, theta, level)
+        search.walks(families)
+        theta = theta if search.best is None else search.best.theta
+        if turn == ROUNDS:
+            break
+        state = channel.at(channel.widths * np.exp(theta))
+        more = _wanted(channel, channel.strain(state, counts), counts)
+        wider = channel.widened(state, more) if more.size else None
+        if wider is None:
+            break
+        channel, theta = wider[0], np.concatenate([theta, wider[1]])
+    return search
+
+
+def _wanted(channel: Channel[Any], strain: Floats, counts: Int64) -> Int64:
+    """Return the counts at which the cells want more mass, the most wanted of each neighbourhood of the noise."""
+    apart = max(4, round(8 * math.sqrt(2) * channel.grid.scale))
+    found: list[int] = []
+    for j in np.argsort(-strain):
+        if strain[j] <= STRAIN or len(found) == AT_ONCE or channel.atoms.size + len(found) >= MOST_ATOMS:
+            break
+        count = int(counts[j])
+        if all(abs(count - other) > apart for other in found) and count not in channel.atoms:
+            found.append(count)
+    return np.array(found, dtype=np.int64)
+
+
+def certify(search: Search, counts: Int64) -> None:
+    """Keep the models near the best that pass the certificate; the best alone if none does."""
+    best = search.best
+    search.tried = search.models
+    if best is None:
+        return
+    near = [model for model in search.models if model.score > best.score - BEHIND]
+    kept = []
+    for model in near:
+        seeing: Any = model.channel
+        state = seeing.at(model.mass)
+        if float(seeing.strain(state, counts).max()) <= STRAIN and seeing.unexplained(state) <= UNEXPLAINED:
+            kept.append(model)
+    search.uncertified = len(near) - len(kept)
+    search.models = kept or [best]
+    search.best = max(search.models, key=lambda model: model.score)

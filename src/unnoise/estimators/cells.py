@@ -1,0 +1,368 @@
+"""The cells of a known or sampled domain by the engine, whatever the power of the noise.
+
+The body of the noisy profile is a few runs of counts around which cells lie close together
+(:mod:`unnoise.engine.body`); cells outside stay at their noisy counts.
+
+*One noise*: all runs together through the banded channel, every count by itself; the maximum-likelihood profile begins
+the walks and proposes points. *Several*: each run by itself through the Fourier channel, counts taken from the run's
+first, in blocks: single counts at first and then as wide as half the noise, or wider so that there are at most
+MOST_BLOCKS. That channel also serves intervals by the model at any power: one run of counts from 0 upwards,
+which ends where cells become so sparse that each is seen by itself; the cells above it are only numbered. A sampled
+sketch sees a share s of the items: what it says of its cells is scaled up by 1/s, and the variance of sampling without
+replacement, (1 − s)/s²·(diag N − N·Nᵀ/m) for N of m cells, is added.
+
+After the average of the models comes one step of EM count by count: the profile of these very cells.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, cast
+
+import numpy as np
+
+from ..arrays import Floats, Int64
+from ..engine.banded import BandedChannel
+from ..engine.blocks import Blocks
+from ..engine.body import FEW, Body, body_of, dense_runs
+from ..engine.fourier import FINENESS, NEGLIGIBLE, FourierChannel, Part
+from ..engine.points import Places, likely_points, pulled_points
+from ..engine.posterior import Posterior, average, posterior, weights
+from ..engine.search import BEHIND, Model, Search, certify, explore
+from ..errors import ConvergenceError
+from ..noise import DiscreteLaplace
+from ..noisy import NoisyProfile
+from ._convolve import convolve_valid
+from .banded import likelihood
+
+__all__ = ["BodyLaw", "KnownCells", "KnownLaw", "Run", "body_law", "cell_law_of", "known_law", "likely_masses",
+           "posterior_profile"]
+
+HEAD, MOST_BLOCKS = 64, 256
+"""Counts with a block of their own, and blocks at most above them."""
+
+MOST_ROWS = 600
+"""Rows of a run at most: two to a block."""
+
+LONGEST = 1 << 18
+"""Counts of all runs together at most: the length of a transform that takes a few milliseconds."""
+
+FURTHEST = 4096
+"""Last count of a posterior at most, unless the noise reaches further."""
+
+MOST_RUNS = 6
+"""Runs that are modelled, those with most cells; the cells of the others stay as they are."""
+
+EM_STEPS = 20
+"""Steps of EM from even masses to begin with."""
+
+
+class Piece(Protocol):
+    """Counts that were modelled together."""
+
+    @property
+    def counts(self) -> Int64:
+        """The counts."""
+
+    @property
+    def cells(self) -> int:
+        """Number of cells among them."""
+
+    @property
+    def search(self) -> Search:
+        """What was tried."""
+
+    @property
+    def names(self) -> Sequence[tuple[str, float]]:
+        """The models averaged, and their weights."""
+
+    def law(self, *, stepped: bool) -> Floats:
+        """Cells at each count: by the averaged models, or one step of EM from there."""
+
+
+@dataclass(frozen=True, eq=False)
+class BodyLaw:
+    """All runs of a body, through the banded channel; ``likely`` are maximum-likelihood masses, zeros if unknown."""
+
+    body: Body
+    channel: BandedChannel
+    search: Search
+    likely: Floats
+    names: Sequence[tuple[str, float]]
+    masses: Floats
+
+    @property
+    def counts(self) -> Int64:
+        """The counts."""
+        return self.channel.counts
+
+    @property
+    def cells(self) -> int:
+        """Number of cells among them."""
+        return self.body.cells
+
+    def law(self, *, stepped: bool) -> Floats:
+        """Cells at each count: by the averaged models, or one step of EM from there."""
+        return self.cells * (posterior_profile(self.channel, self.masses) if stepped else self.masses)
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One run of counts: ``origin`` is its first, ``top`` its last, counted from there; what the engine found."""
+
+    origin: int
+    top: int
+    search: Search
+    posterior: Posterior
+
+    @property
+    def counts(self) -> Int64:
+        """The counts."""
+        return self.origin + np.arange(self.top + 1)
+
+    @property
+    def cells(self) -> int:
+        """Number of cells seen in it."""
+        return self.posterior.channel.parts[0].cells
+
+    @property
+    def names(self) -> Sequence[tuple[str, float]]:
+        """The models averaged, and their weights."""
+        return self.posterior.weights
+
+    def law(self, *, stepped: bool) -> Floats:
+        """Cells at each count: by the averaged models, or one step of EM from there."""
+        found = self.posterior
+        law = found.per_count(0, self.top)
+        if not stepped:
+            return np.asarray(law * (self.cells / law.sum()))
+        every = found.channel.with_blocks(Blocks.covering(np.arange(self.top + 2, dtype=np.int64)))
+        part, reach = every.parts[0], every.noise.reach(NEGLIGIBLE)
+        row = np.searchsorted(part.ends, np.arange(-reach, self.top + reach + 1))
+        wanted = (part.tally / every.at(law).rows[0])[row]
+        pulled = law * np.maximum(convolve_valid(wanted, every.noise.pmf(np.arange(-reach, reach + 1))), 0.0)
+        law = pulled if pulled.sum() > 0 else law  # no noise can explain the cells
+        return np.asarray(law * (self.cells / law.sum()))
+
+
+@dataclass(frozen=True, eq=False)
+class KnownCells:
+    """A noisy profile in pieces, and the cells outside them at their noisy counts."""
+
+    pieces: tuple[Piece, ...]
+    far_values: Int64
+    far_tally: Int64
+
+    def profile(self, *, stepped: bool = True) -> tuple[Int64, Floats]:
+        """Return counts and the number of cells at each: the averaged law of every piece, one step of EM from it."""
+        counts = [self.far_values, *(piece.counts for piece in self.pieces)]
+        cells = [self.far_tally.astype(float), *(piece.law(stepped=stepped) for piece in self.pieces)]
+        support, where = np.unique(np.concatenate(counts), return_inverse=True)
+        numbers = np.bincount(where, weights=np.concatenate(cells), minlength=support.size)
+        keep = numbers > 0
+        return support[keep].astype(np.int64), np.asarray(numbers[keep])
+
+    def describe(self) -> dict[str, Any]:
+        """What the searches have to say."""
+        found = max(self.pieces, key=lambda piece: piece.cells, default=None)
+        models = [] if found is None else found.names
+        tally = {
+            name: sum(getattr(piece.search, name) for piece in self.pieces)
+            for name in ("fits", "iterations", "not_converged", "uncertified")
+        }
+        return {
+            "converged": True,
+            "body_counts": sum(piece.counts.size for piece in self.pieces),
+            "body_runs": sum(int((np.diff(piece.counts) > 1).sum()) + 1 for piece in self.pieces),
+            "far_cells": int(self.far_tally.sum()),
+            "models": [(name, round(weight, 4)) for name, weight in models if weight >= 1e-3],
+            **tally,
+        }
+
+
+def cell_law_of(noisy: NoisyProfile, bound: int | None, *, points: bool = True) -> KnownCells:
+    """Fit the body of a noisy profile; cells far from others, or without a model that converges, stay as they are."""
+    if noisy.noise.power == 1:
+        whole = body_law(noisy, bound, points=points)
+        if whole is not None:
+            return KnownCells((whole,), whole.body.far_values, whole.body.far_tally)
+        return KnownCells((), np.clip(noisy.values, 0, bound), noisy.tally)
+    values = np.clip(noisy.values, 0, bound)
+    runs = _runs(values, noisy)
+    fitted = [found for low, high in runs if (found := fit_run(noisy, low, high, bound, points=points)) is not None]
+    inside = np.zeros(values.size, dtype=bool)
+    for run in fitted:
+        inside |= (values >= run.origin) & (values <= run.origin + run.top)
+    return KnownCells(tuple(fitted), values[~inside], noisy.tally[~inside])
+
+
+# ---------------------------------------------------------------- one noise
+
+
+def body_law(noisy: NoisyProfile, bound: int | None, *, points: bool = True) -> BodyLaw | None:
+    """Fit the body of a noisy profile of one noise; None where there is none, or no model converges."""
+    body = body_of(noisy, bound)
+    if body is None:
+        return None
+    channel = BandedChannel(body, noisy.noise)
+    likely = likely_masses(noisy, bound, channel.counts)
+    start = _local_mean(body, noisy)
+    start = 0.5 * start + 0.5 * likely if likely.any() else start
+    search = explore(channel, np.log(np.maximum(start, 1e-12)), 1.0, np.zeros(0, dtype=np.int64))
+    if points:
+        places = Places(channel.counts, 0, 1.0, search.level)
+        search.add(*(Model.of(each) for each in likely_points(channel, likely, places)))
+    if not search.models:
+        return None
+    weight = weights(search.models)
+    laws = np.zeros((weight.size, channel.counts.size))
+    for law, model in zip(laws, search.models):
+        law[slice(None) if model.places is None else np.searchsorted(channel.counts, model.places)] = model.mass
+    laws /= laws.sum(axis=1, keepdims=True)
+    masses = average(laws, weight, [model.family is None for model in search.models])
+    names = sorted(zip([model.name for model in search.models], weight.tolist()), key=lambda each: -each[1])
+    return BodyLaw(body, channel, search, likely, names, masses / masses.sum())
+
+
+def posterior_profile(channel: BandedChannel, g: Floats) -> Floats:
+    """Expected profile of the channel's cells if their counts were drawn from g; g if no noise can explain them."""
+    f = g * np.maximum(channel.pull(channel.at(g)), 0.0)
+    total = f.sum()
+    return np.asarray(f / total) if 0 < total < np.inf else g
+
+
+def likely_masses(noisy: NoisyProfile, bound: int | None, counts: Int64) -> Floats:
+    """Maximum-likelihood masses at the body's counts, adding up to 1; zeros where it did not converge."""
+    masses = np.zeros(counts.size)
+    try:
+        fit = likelihood(noisy, max_count=bound, tolerance=1e-7)
+    except ConvergenceError:
+        return masses
+    inside = np.isin(fit.support, counts)
+    masses[np.searchsorted(counts, fit.support[inside])] = fit.mass[inside]
+    return masses / masses.sum() if masses.any() else masses
+
+
+def _local_mean(body: Body, noisy: NoisyProfile) -> Floats:
+    """Share of cells at each count, averaged over one noise scale to either side: a rough first guess."""
+    counts, width = body.counts, max(1, round(1 / float(noisy.noise.epsilon)))
+    values = np.clip(body.rows, counts[0], counts[-1])
+    before = np.concatenate([[0], np.cumsum(body.tally)])
+    near = before[np.searchsorted(values, counts + width, "right")] - before[np.searchsorted(values, counts - width)]
+    local = near / (2 * width + 1) + 1e-3
+    return np.asarray(local / local.sum())
+
+
+# ---------------------------------------------------------------- any number of noises
+
+
+def _window(noise: DiscreteLaplace) -> int:
+    """Counts to either side among which cells are close: four scales of the noise."""
+    return max(2, math.ceil(4 * math.sqrt(noise.power) / noise.epsilon))
+
+
+def _runs(values: Int64, noisy: NoisyProfile) -> list[tuple[int, int]]:
+    """Return the runs to model, largest number of cells first."""
+    window = _window(noisy.noise)
+    folded, where = np.unique(values, return_inverse=True)
+    tally = np.bincount(where, weights=noisy.tally).astype(np.int64)
+    few = FEW
+    runs = dense_runs(folded, tally, window, few)
+    while sum(high - low + 1 for low, high in runs) > LONGEST:
+        few *= 2
+        runs = dense_runs(folded, tally, window, few)
+    running = np.concatenate([[0], np.cumsum(tally)])
+
+    def cells(run: tuple[int, int]) -> int:
+        low, high = np.searchsorted(folded, [run[0], run[1] + 1])
+        return int(running[high] - running[low])
+
+    widened = [(0 if low <= window else low, high) for low, high in runs]
+    return sorted(widened, key=cells, reverse=True)[:MOST_RUNS]
+
+
+def fit_run(noisy: NoisyProfile, low: int, high: int, bound: int | None, *, points: bool = True) -> Run | None:
+    """Fit one run of counts, low..high; None where it holds no cell, or no model converges."""
+    values = np.clip(noisy.values, 0, bound)
+    inside = (values >= low) & (values <= high)
+    if not inside.any():
+        return None
+    seen, tally = noisy.values[inside] - low, noisy.tally[inside]
+    top = max(high, low + 3) - low
+    top = top if bound is None else min(top, bound - low)
+    ends = _rows(seen, noisy.noise, top, at_zero=low == 0)
+    part = Part.of(seen, tally, ends, 1.0)
+    blocks = _blocks(top, noisy.noise)
+    channel = FourierChannel(blocks, (part,), noisy.noise, collide=False, origin=low, bound=bound)
+    mass = channel.widths * (part.cells / (top + 1))
+    for _ in range(EM_STEPS):
+        mass = np.maximum(mass * channel.pull(channel.at(mass)), 1e-9 * part.cells / mass.size)
+    counts = np.union1d(channel.blocks.first, np.rint(channel.blocks.centres).astype(np.int64))
+    search = explore(channel, np.log(mass / channel.widths), float(part.cells), counts)
+    if points:
+        places = Places(np.arange(top + 1), low, float(part.cells), search.level)
+        fitted = cast(FourierChannel, search.channel)
+        search.add(*(Model.of(each) for each in pulled_points(fitted, places, search.most - BEHIND)))
+    certify(search, counts)
+    return None if search.best is None else Run(low, top, search, posterior(search))
+
+
+def _blocks(top: int, noise: DiscreteLaplace) -> Blocks:
+    """Single counts up to HEAD, then blocks of equal width up to ``top``."""
+    head = min(HEAD, top)
+    width = max(1, round(math.sqrt(noise.variance) / 2), math.ceil((top - head) / MOST_BLOCKS))
+    starts = np.concatenate([np.arange(head + 1), np.arange(head + 1, top + 1, width), [top + 1]])
+    return Blocks.covering(np.unique(starts).astype(np.int64))
+
+
+def _rows(seen: Int64, noise: DiscreteLaplace, top: int, *, at_zero: bool) -> Int64:
+    """Rows of equal width; below 0 they go as far as noise is likely to, for one noise they begin at 0."""
+    low = 0 if noise.power == 1 or not at_zero else -noise.reach(1e-4)
+    high = max(top, int(seen[-1]))
+    step = max(1, int(math.sqrt(noise.variance) / FINENESS), math.ceil((high - low) / MOST_ROWS))
+    return np.unique(np.append(np.arange(low, high + 1, step), high)).astype(np.int64)
+
+
+# ---------------------------------------------------------------- the posterior of a domain, for intervals
+
+
+@dataclass(frozen=True, eq=False)
+class KnownLaw:
+    """The averaged models of the counts 0..top; ``share`` of the items has a cell, ``above`` items lie higher."""
+
+    posterior: Posterior
+    top: int
+    share: float
+    above: float
+
+
+def known_law(noisy: NoisyProfile, max_count: int | None = None) -> KnownLaw | None:
+    """Return the posterior of the items of a domain; None where no model converged."""
+    items = noisy.layout.domain if noisy.layout.kind == "sampled" and noisy.layout.domain else noisy.cells
+    last = _last(noisy) if max_count is None else min(_last(noisy), max_count)
+    run = fit_run(noisy, 0, last, max_count)
+    if run is None:
+        return None
+    share = noisy.cells / items
+    above = float(noisy.cells - run.cells) / share
+    return KnownLaw(_scaled_up(run.posterior, share, run.cells), run.top, share, above)
+
+
+def _last(noisy: NoisyProfile) -> int:
+    """Where the cells become sparse: the end of the last dense run, within FURTHEST or the reach of the noise."""
+    runs = dense_runs(np.maximum(noisy.values, 0), noisy.tally, _window(noisy.noise), FEW)
+    longest = max(FURTHEST, noisy.noise.reach(1e-4))
+    return max([3, *(min(high, longest) for low, high in runs if low <= longest)])
+
+
+def _scaled_up(found: Posterior, share: float, cells: int) -> Posterior:
+    """From the cells to the items of the domain."""
+    if share == 1:
+        return found
+    sampling = (1 - share) / share**2 * (np.diag(found.mean) - np.outer(found.mean, found.mean) / cells)
+    return replace(
+        found, mean=found.mean / share, covariance=found.covariance / share**2 + sampling,
+        vague=found.vague / share**2 + sampling, hidden=found.hidden / share**2,
+    )  # fmt: skip
