@@ -184,7 +184,7 @@ def failed(found: dict[str, Any]) -> list[str]:
 def main() -> None:
     """Run the audit."""
     audit = Audit(
-        "observables", __doc__, pairs=(1200, 12), apart=(30, 1), chains=(60, 1), served=(6, 0), rounds=(2000, 300)
+        "observables", __doc__, pairs=(1200, 12), apart=(10, 1), chains=(30, 1), served=(3, 0), rounds=(2000, 300)
     )
     found = audit.run(steps(audit))
 

@@ -54,13 +54,13 @@ def print_json(value: Any) -> None:
     sys.stdout.write(inert_json(json.dumps(plain(value), indent=2, ensure_ascii=False)) + "\n")
 
 
-class Line:
+class ProgressLine:
     """The one line on standard error that says what goes on, for how long or how far: it appears after a moment.
 
     What begins while it is there takes it over and gives it back, so a command has one line however deep it calls.
     """
 
-    here: ClassVar[Line | None] = None
+    here: ClassVar[ProgressLine | None] = None
 
     def __init__(self) -> None:
         from rich.progress import Progress
@@ -94,17 +94,17 @@ class Line:
 
 
 @contextmanager
-def _line(text: str, columns: Sequence[Any], total: int | None = None) -> Iterator[Line]:
+def _line(text: str, columns: Sequence[Any], total: int | None = None) -> Iterator[ProgressLine]:
     """Say something for as long as this lasts."""
-    outer = Line.here
-    line = outer or Line()
+    outer = ProgressLine.here
+    line = outer or ProgressLine()
     before = line.bar.columns, line.bar.tasks[0].description, line.bar.tasks[0].total
     line.now(inert_markup(text), columns, total)
-    Line.here = line
+    ProgressLine.here = line
     try:
         yield line
     finally:
-        Line.here = outer
+        ProgressLine.here = outer
         if outer is None:
             line.leave()
         else:

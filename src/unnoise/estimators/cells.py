@@ -59,7 +59,7 @@ EM_STEPS = 20
 """Steps of EM from even masses to begin with."""
 
 
-class Piece(Protocol):
+class LawPiece(Protocol):
     """Counts that were modelled together."""
 
     @property
@@ -151,7 +151,7 @@ class Run:
 class KnownCells:
     """A noisy profile in pieces, and the cells outside them at their noisy counts."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[LawPiece, ...]
     far_values: Int64
     far_tally: Int64
 
