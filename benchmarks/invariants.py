@@ -39,7 +39,7 @@ FARTHEST = 5.0
 LISTED = 10
 """Broken runs that the report shows."""
 
-SLACK = 1e-5
+SLACK = 1e-9
 """Relative rounding that a comparison of two answers may show."""
 
 

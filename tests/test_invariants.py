@@ -26,14 +26,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::unnoise.errors.UnnoiseWarning")
 @pytest.mark.parametrize("batch", range(RUNS // BATCH))
 def test_no_rule_is_broken(batch):
     """Random kind × ρ × ε × cells × shape; the seeds are fixed, so a failure is a finding and not bad luck."""
-    found, far = [], []
+    found = []
     for run in range(BATCH):
         case = draw(np.random.default_rng([7, batch, run]), MOST)
-        for each in check(case)[0]:
-            (far if "widths" in each else found).append(f"{case}: {each}")
+        found += [f"{case}: {each}" for each in check(case)[0]]
     assert not found, "\n".join(found)
-    # Not yet never: a few atoms that many noises hide may be told as fewer, and certain (docs/estimators.md, limits).
-    assert len(far) <= 2, "\n".join(far)
 
 
 def test_broken_rules_are_found():
