@@ -17,7 +17,6 @@ from unnoise.engine.mode import find_mode
 from unnoise.engine.posterior import _covariance, posterior
 from unnoise.engine.search import Search, certify, explore
 from unnoise.engine.walk import Walk
-from unnoise.estimators import cells
 from unnoise.estimators.auto import auto
 from unnoise.estimators.cells import cell_law_of
 from unnoise.estimators.collisions import collisions
@@ -247,10 +246,10 @@ def test_binomial_laws_weigh_half_where_counts_reach_their_bound():
 
 def test_law_and_intervals_come_from_one_fit(monkeypatch):
     explored = []
-    monkeypatch.setattr(cells, "explore", lambda *given: explored.append(1) or explore(*given))
+    monkeypatch.setattr("unnoise.estimators.cells.explore", lambda *given: explored.append(1) or explore(*given))
     counts = np.random.default_rng(5).poisson(2.0, 300)
     profile = reconstruct(known(counts, 1, 3))
-    profile.with_intervals("model").distinct
+    assert profile.with_intervals("model").distinct.value > 0
     assert len(explored) == 1
 
 
