@@ -24,7 +24,6 @@ from ..arrays import Int64
 from ..errors import IncompatibleError, InputError, OverloadError
 from ..estimators.side_by_side import Coded, Together, covariance, side_by_side
 from ..layout import Layout
-from ..noise import DiscreteLaplace
 from ..noisy import NoisyCounts
 from .estimate import Estimate
 from .reconstruct import reconstruct
@@ -83,10 +82,7 @@ class Gathered:
 def _added(total: NoisyCounts | None, noisy: NoisyCounts) -> NoisyCounts:
     if total is None:
         return noisy
-    law = DiscreteLaplace(noisy.noise.epsilon, total.noise.power + noisy.noise.power)
-    bounds = (total.max_count, noisy.max_count)
-    most = None if None in bounds else sum(bound for bound in bounds if bound is not None)
-    return NoisyCounts(total.counts + noisy.counts, law, noisy.layout, most)
+    return replace(total, layout=noisy.layout) + noisy  # comparable layouts: what they do not share makes no difference
 
 
 def require_comparable(left_name: str, left: Layout, right_name: str, right: Layout) -> None:
