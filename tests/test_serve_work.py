@@ -27,7 +27,7 @@ def test_a_limit_of_persons_is_none_of_items(tmp_path):
     """Items are taken for counted once only where they were the persons."""
     paths = [reported(tmp_path, "items", {"item": PERSONS // 3, "person": PERSONS}),
              reported(tmp_path, "persons", {"person": PERSONS})]  # fmt: skip
-    gathered = Gathered.read([(path, merged([path], TASK)) for path in paths], once=None)
+    gathered = Gathered.read([(path, merged([path], TASK)) for path in paths])
     assert [one.once for one in gathered.coded] == [False, True]
 
 

@@ -57,12 +57,10 @@ class Gathered:
     total: NoisyCounts | None
 
     @classmethod
-    def read(
-        cls, sketches: Iterable[tuple[str, NoisyCounts]], *, once: bool | None = False, add: bool = True
-    ) -> Gathered:
+    def read(cls, sketches: Iterable[tuple[str, NoisyCounts]], *, once: bool = False, add: bool = True) -> Gathered:
         """Take sketches in, refusing what does not belong together; ``add`` keeps their sum.
 
-        once : no sketch counts an item more than once; None: where the sketch knows that itself
+        once : no sketch counts an item more than once, though it may not know that itself
         """
         names: dict[int, str] = {}
         coded: list[Coded] = []
@@ -76,7 +74,7 @@ class Gathered:
             names[digest] = name
             add = add and (total is None or total.noise.epsilon == noisy.noise.epsilon)
             total = _added(total, noisy) if add else None
-            coded.append(Coded(noisy, once=noisy.max_count == 1 if once is None else once))
+            coded.append(Coded(noisy, once=once or noisy.max_count == 1))
         if not coded:
             raise InputError("sketches must be at least one, got none")
         return cls(tuple(names.values()), tuple(coded), total)

@@ -93,7 +93,7 @@ def _answered(paths: Sequence[str], task: Task) -> tuple[Profile, list[Estimate]
 
     if not 2 <= len(paths) <= MOST_BESIDE or task.kind != "hashed" or task.levels > 1:
         return reconstruct(merged(paths, task)), []
-    gathered = sites.Gathered.read(((path, merged([path], task)) for path in paths), once=None)
+    gathered = sites.Gathered.read(((path, merged([path], task)) for path in paths))
     return gathered.summed, [sites.union(gathered)]
 
 
@@ -117,7 +117,7 @@ def overlap(paths: Sequence[str], task: dict[str, Any], labels: Sequence[str] = 
     if len(names) > MOST_BESIDE:
         raise InputError(f"overlaps are for up to {MOST_BESIDE} sites at a time, got {len(names)}: choose some")
     whole = {name: merged([p for p, label in zip(paths, labels) if label == name], wanted) for name in names}
-    gathered = sites.Gathered.read(whole.items(), once=None, add=False)
+    gathered = sites.Gathered.read(whole.items(), add=False)
     alone = [_number(reconstruct(noisy).distinct) for noisy in whole.values()]
     matrix: list[list[dict[str, Any]]] = [[alone[i]] * len(names) for i in range(len(names))]
     for i in range(len(names)):
