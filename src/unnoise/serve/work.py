@@ -93,7 +93,7 @@ def _answered(paths: Sequence[str], task: Task) -> tuple[Profile, list[Estimate]
 
     if not 2 <= len(paths) <= MOST_BESIDE or task.kind != "hashed" or task.levels > 1:
         return reconstruct(merged(paths, task)), []
-    gathered = sites.Gathered.read(((path, merged([path], task)) for path in paths))
+    gathered = sites.Gathered.read((path, merged([path], task)) for path in paths)
     return gathered.summed, [sites.union(gathered)]
 
 
