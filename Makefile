@@ -29,7 +29,7 @@ demo-sites: $(VENV)/.serve
 	@$(BIN)/python scripts/demo_sites.py
 
 test: $(VENV)/.test $(VENV)/.debian $(VENV)/.node lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile -q
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q
 
 # Under a minute: the linters and the tests that need no server, browser, Spark or long sampling.
 quick: $(VENV)/.test

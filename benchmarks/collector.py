@@ -177,8 +177,8 @@ SITE = """
 import sys, numpy as np, unnoise as un
 from unnoise.serve.client import Client
 address, token, task, items, target = sys.argv[1:]
-sketch = un.Sketch.hashed(2**17, epsilon="1.0986122886681098", item_types=["int"])
-sketch.update(np.load(items))
+sketch = un.Sketch.hashed(2**17, epsilon="1.0986122886681098", item_types=["int"], max_contributions=1)
+sketch.update({"person": np.load(items)}, person="person")
 sketch.save(target)
 with Client(address, token) as client:
     client.send(task, target)
@@ -195,7 +195,8 @@ def scenarios(place: Path, runs: int) -> list[str]:
             errors, waits = [], []
             for run in range(runs):
                 task = f"{scenario.replace(' ', '-').replace(',', '')}-{run}"
-                admin.make_task(task, epsilon="1.0986122886681098", cells=2**17, item_types=["int"])
+                admin.make_task(task, epsilon="1.0986122886681098", cells=2**17, item_types=["int"],
+                                max_contributions=1)  # fmt: skip
                 sets = Scenario.draw(scenario, np.random.default_rng(run)).items
                 truth = np.unique(np.concatenate(sets)).size
                 jobs = [(place, server.address, task, *job) for job in zip(tokens, sets, range(20))]

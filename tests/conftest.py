@@ -16,6 +16,12 @@ if not os.environ.get("UNNOISE_EXPLORE"):
     settings.load_profile("repeatable")
 
 
+def pytest_collection_modifyitems(items) -> None:
+    """Begin with the files that hold slow tests, so that no process is left with one of them at the end."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 def pytest_terminal_summary(terminalreporter) -> None:
     """Print the seconds of each test file, slowest first: where the next minute can be saved."""
     seconds: dict[str, float] = {}

@@ -30,6 +30,7 @@ from unnoise.estimators.falling import corner, largest_count, last_corner, upper
 from unnoise.holding import counting
 from unnoise.holding.counting import count_exactly, rows_of
 from unnoise.holding.release import Exactly, Unit, release
+from unnoise.ledger import FILE, read_ledger
 from unnoise.noise import DiscreteLaplace
 
 ALARM = 1e-9
@@ -233,6 +234,64 @@ def test_every_number_carries_the_stated_noise(epsilon: float) -> None:
     for wrong in (0.95, 1.05):
         statistic, threshold = noises(epsilon * wrong, 120, believed=epsilon)
         assert statistic > threshold
+
+
+@pytest.mark.statistical
+def test_groups_and_all_groups_divide_epsilon() -> None:
+    """Both parts carry noise of their share alone (chi-square at 1e-9); one that took the whole ε is rejected."""
+    parts = {"all groups": Fraction(1, 4), "a": Fraction(3, 4)}
+    found: dict[str, list[np.ndarray]] = {name: [] for name in parts}
+    for seed in range(30):
+        with testing.seeded(seed):
+            empty = {name: exactly({}) for name in parts}
+            curves = release(empty, Unit(), 1, whole=Fraction(1, 4), for_tests=True)
+        for name, curve in curves.items():
+            found[name].append(np.append(curve.numbers, curve.ranks))
+            assert (curve.noise.epsilon, curve.epsilon) == (parts[name], 1)
+    for name, share in parts.items():
+        for law, fits in ((DiscreteLaplace(share), True), (DiscreteLaplace(1), False)):
+            statistic, threshold = chi_square(
+                np.concatenate(found[name]), {z: float(law.pmf(z)) for z in range(-60, 61)}
+            )
+            print(f"{name}, ε = {law.epsilon}: chi-square {statistic:.1f}, threshold {threshold:.1f}")
+            assert (statistic < threshold) == fits
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from("abcx"), st.integers(-2, 3)), max_size=30), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_all_groups_count_an_item_of_several_groups_once(rows: list, with_times: bool) -> None:
+    """Rows of declared groups alone, whatever group they are in; nothing but its share moves when a row is added."""
+    table = {"item": [r[0] for r in rows], "group": [r[1] for r in rows]}
+    times = [r[2] for r in rows] if with_times else None
+    tables, unit = rows_of(table, times, group="group")
+    exact = count_exactly(tables, unit, ["a", "b", "c"], together=True)
+    assert list(exact) == ["all groups", "a", "b", "c"]
+    declared = [(r[0], r[2] if with_times else 1) for r in rows if r[1] != "x"]
+    by_hand = profile_of([item for item, _ in declared], [n for _, n in declared])
+    whole = exact["all groups"]
+    assert dict(zip(whole.counts.tolist(), whole.items.tolist())) == by_hand
+
+
+@pytest.mark.parametrize(
+    ("options", "in_groups", "in_all"),
+    [
+        ({}, Fraction(3, 4), Fraction(1, 4)),
+        ({"person": "user", "max_contributions": 3}, Fraction(1, 4), Fraction(1, 12)),
+        ({"person": True}, Fraction(3, 8), Fraction(1, 4)),  # in both groups, and once among all persons
+        ({"person": True, "max_contributions": 1}, Fraction(3, 4), Fraction(1, 4)),
+    ],
+)
+def test_all_groups_take_their_share(options: dict, in_groups: Fraction, in_all: Fraction) -> None:
+    table = {"user": [1, 1, 1, 2], "day": ["a", "b", "b", "a"]}
+    items = {**table, "page": [1, 1, 2, 2]} if options.get("person") == "user" else table
+    with testing.seeded(1):
+        found = testing.direct(items, epsilon=1, by="day", groups=["a", "b"], all_groups="1/4", **options)
+    assert {name: p.curve.noise.epsilon for name, p in found.items()} == {
+        "all groups": in_all, "a": in_groups, "b": in_groups,
+    }  # fmt: skip
+    assert {p.curve.epsilon for p in found.values()} == {1}
+    assert len({p.guarantee for p in found.values()}) == 1
+    assert "Of it, 0.75 on the groups and 0.25 on all groups together" in found["a"].guarantee
 
 
 def release_of(items: list[int], epsilon: float, groups: int, runs: int, event: Callable[[NoisyCurve], bool]) -> int:
@@ -551,6 +610,10 @@ def test_the_guarantee_names_the_unit(options: dict, words: str) -> None:
         ({"epsilon": 1, "max_contributions": 0}, "max_contributions must be an integer"),
         ({"epsilon": 1, "by": ["a", "b"]}, "by and groups go together"),
         ({"epsilon": 1, "by": ["a", "b"], "groups": ["a", "a"]}, "groups must be distinct"),
+        ({"epsilon": 1, "all_groups": 0.5}, "all_groups needs groups"),
+        ({"epsilon": 1, "by": ["a", "b"], "groups": ["a", "b"], "all_groups": 1}, "all_groups must be a share of ε"),
+        ({"epsilon": 1, "by": ["a", "b"], "groups": ["a", "b"], "all_groups": "0"}, "all_groups must be > 0"),
+        ({"epsilon": 1, "by": ["a", "b"], "groups": ["all groups"], "all_groups": 0.5}, "groups must not hold"),
     ],
 )
 def test_bad_requests_are_refused_by_what_was_asked_alone(options: dict, message: str) -> None:
@@ -648,6 +711,16 @@ def test_the_command_line_is_direct_unless_a_sketch_is_asked_for(shell: Callable
     assert list(grouped) == ["a", "c"]
     assert grouped["a"]["answers"]["total"]["value"] == pytest.approx(200, abs=4)
     assert grouped["c"]["answers"]["total"]["value"] == pytest.approx(0, abs=4)
+    both = ("--by", "day", "--groups", "a,b", "--all-groups", "1/2")
+    whole = shell(path, "-c", "url", "-e", "40", *both, "--ledger", tmp_path / FILE)
+    assert list(whole["groups"]) == ["all groups", "a", "b"]
+    assert [g["answers"]["distinct"]["value"] for g in whole["groups"].values()] == pytest.approx([7, 7, 7], abs=1)
+    assert whole["groups"]["all groups"]["answers"]["total"]["value"] == pytest.approx(400, abs=4)
+    assert {(g["epsilon"], g["noise_epsilon"], g["epsilon_share"]) for g in whole["groups"].values()} == {(40, 20, 0.5)}
+    assert "Of it, 20 on the groups and 20 on all groups together" in whole["guarantee"]
+    assert [entry.epsilon for entry in read_ledger(tmp_path / FILE)] == [40]
+    assert "groups of a sketch add up" in shell(path, "-c", "url", "-e", 1, *both, "--sketch", fails=True)["error"]
+    assert "--all-groups needs --by and --groups" in shell(path, "-c", "url", "-e", 1, *both[4:], fails=True)["error"]
     persons = shell(path, "-c", "who", "--person", "who", "-e", "20")
     assert "who is one item" in persons["guarantee"]
     assert persons["answers"]["distinct"]["value"] == pytest.approx(40, abs=2)

@@ -59,7 +59,8 @@ def place(tmp_path_factory) -> Path:
     rng = np.random.default_rng(0)
     urls = [f"/page/{i}" for i in rng.zipf(1.8, 3000) % 900]
     users = rng.integers(0, 400, 3000)
-    table = pl.DataFrame({"url": urls, "user": users, "user_id": users, "product": [f"p{i % 50}" for i in users]})
+    columns = {"product": [f"p{i % 50}" for i in users], "country": [("DE", "FR", "IT")[i % 3] for i in users]}
+    table = pl.DataFrame({"url": urls, "user": users, "user_id": users, **columns})
     for name in NAMES:
         table.write_csv(folder / f"{name}.csv")
         table.write_parquet(folder / f"{name}.parquet")

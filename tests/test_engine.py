@@ -14,6 +14,7 @@ from unnoise.engine.blocks import FAR, Blocks, counts_in_blocks
 from unnoise.engine.families import FAMILIES, shares
 from unnoise.engine.fourier import FourierChannel, Part, rows_of
 from unnoise.engine.mode import find_mode
+from unnoise.engine.periods import _log_chance
 from unnoise.engine.posterior import _covariance, posterior
 from unnoise.engine.search import Search, certify, explore
 from unnoise.engine.walk import Walk
@@ -335,3 +336,14 @@ def test_few_cells_are_answered(cells, power):
     fit = auto(known(np.full(cells, 7), 0.5, power))
     assert fit.mass.sum() == pytest.approx(1)
     assert (fit.support >= 0).all()
+
+
+def test_chances_of_patterns_are_told_apart_where_they_underflow():
+    """The χ² tail in logarithms: as exact sums have it (p even: a Poisson sum), and falling for ever."""
+    for p in (2, 6, 12):
+        assert _log_chance(0.0, p) == pytest.approx(0.0, abs=1e-6)
+        for square in (0.5, 7.0, 300.0, 2e5):
+            terms = [k * math.log(square / 2) - math.lgamma(k + 1) for k in range(p // 2)]
+            exact = float(np.logaddexp.reduce(terms)) - square / 2
+            assert _log_chance(square, p) == pytest.approx(exact, rel=1e-9, abs=1e-6)
+    assert _log_chance(4e4, 10) < _log_chance(3.9e4, 10) < _log_chance(3e4, 2) < -1e4

@@ -40,6 +40,12 @@ def test_sampling_noise_needs_neither_scipy_nor_arrow() -> None:
     assert loaded.split() == ["False", "False"]
 
 
+def test_answers_need_no_package_that_takes_half_a_second_to_load() -> None:
+    """scipy.stats is for benchmarks and named shapes; every command would wait for it."""
+    asked = "un.reconstruct([3, 4, 5], epsilon=1).distinct; un.direct([1, 1, 2], epsilon=1).distinct"
+    assert run(f"import sys, unnoise as un; {asked}; print('scipy.stats' in sys.modules)").split() == ["False"]
+
+
 def test_every_export_exists_and_the_list_is_sorted() -> None:
     assert unnoise.__all__ == sorted(unnoise.__all__)
     for name in unnoise.__all__:

@@ -284,7 +284,10 @@ def test_what_is_raised_after_the_commit_says_that_all_was_counted(monkeypatch: 
 
 # ── signals ───────────────────────────────────────────────────────────────────────────────────────────────────
 
+# Python itself swallows what is raised in a finaliser or a callback of the garbage collector (here: hypothesis's own).
+swallowed = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
+@swallowed
 @pytest.mark.parametrize("name", _signals.CASES)
 def test_signals_at_random_moments(name: str) -> None:
     """A short run of ``make audit-faults``."""
@@ -292,6 +295,7 @@ def test_signals_at_random_moments(name: str) -> None:
     assert not any(found.get(fault) for fault in _signals.FAULTS), found
 
 
+@swallowed
 def test_without_its_guards_a_call_is_counted_in_part() -> None:
     """The negative control."""
     with _signals.careless():

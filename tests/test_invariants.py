@@ -20,7 +20,7 @@ BATCH = 30
 MOST = 10
 """Log₂ of the cells at most, to keep it quick."""
 
-pytestmark = pytest.mark.filterwarnings("ignore::unnoise.errors.UnnoiseWarning")
+pytestmark = [pytest.mark.filterwarnings("ignore::unnoise.errors.UnnoiseWarning"), pytest.mark.slow]
 
 
 @pytest.mark.parametrize("batch", range(RUNS // BATCH))

@@ -229,6 +229,18 @@ def test_a_corrupt_part_is_noticed_by_the_pass_and_nothing_leaves(tmp_path: Path
         Sketch.load(paths[which])
 
 
+@pytest.mark.parametrize("use", ["save", "release"])
+def test_a_file_changed_after_the_pass_is_noticed_by_the_next(tmp_path: Path, use: str) -> None:
+    """A pass that merges leaves no tags: the next one verifies again."""
+    paths = saved(tmp_path, 2, RUN // 4)
+    merged = Sketch.load(paths[0], later=True) + Sketch.load(paths[1], later=True)
+    merged.save(tmp_path / "sum")
+    corrupt(paths[1])
+    with pytest.raises(FormatError, match=r"1\.sketch is not a valid sketch file: its digest"):
+        merged.save(tmp_path / "again") if use == "save" else merged.release()
+    assert not (tmp_path / "again").exists()
+
+
 def test_a_failed_pass_can_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = saved(tmp_path, 2, RUN + 3)
     merged = Sketch.load(paths[0], later=True) + Sketch.load(paths[1], later=True)

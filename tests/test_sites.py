@@ -455,6 +455,14 @@ def test_shares_on_the_command_line(files):
     done("share", "answer", "A", "B.word", "-o", "A.answer")
     done("share", "answer", "B", "A.word", "-o", "B.answer")
     done("combine", "A.answer", "B.answer", "--task", "n.task", "-o", "n.sketch")
+    for words in (
+        "share task -e 4 --epoch x -o n.task", "share split tv.csv -c user --task n.task --site tv -o tv",
+        "combine A.answer B.answer --task n.task -o n.sketch",
+    ):  # fmt: skip
+        refused = run(*words.split(), cwd=files)
+        assert refused.returncode == 2, words
+        assert "exists already and may have cost ε; --force replaces it" in refused.stderr
+    done("combine", "A.answer", "B.answer", "--task", "n.task", "-o", "n.sketch", "--force")
     total = un.Sketch.load(files / "n.sketch")
     assert int(total.release().counts.sum()) == 600
     assert total.labels.site == ("tv", "web")

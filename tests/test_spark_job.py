@@ -301,6 +301,14 @@ def test_the_direct_model_counts_exactly(spark: Any, numbers: Any) -> None:
     groups = unnoise.spark.profile(numbers, "i", epsilon=40, model="direct", by="i", groups=[3, 77])
     assert isinstance(groups, dict)
     assert [round(groups[g].total.value) for g in (3, 77)] == [100, 0]
+    asked: dict[str, Any] = {"by": "i", "groups": [3, 4, 77], "all_groups": "1/4"}
+    whole = unnoise.spark.profile(numbers, "who", epsilon=160, model="direct", **asked)
+    assert list(whole) == ["all groups", 3, 4, 77]
+    # the persons 3, 13, … and 4, 14, …, each 20 times in one group
+    assert [int(p.curve.numbers.sum() + p.curve.ranks.sum()) for p in whole.values()] == [200, 100, 100, 0]
+    assert [(p.curve.noise.epsilon, p.curve.epsilon) for p in whole.values()] == [(40, 160)] + [(120, 160)] * 3
+    with pytest.raises(UnnoiseError, match="all_groups must be left out"):
+        unnoise.spark.profile(numbers, "who", epsilon=1, **asked)
     people = unnoise.spark.profile(numbers, "who", epsilon=40, model="direct", person="who")
     assert isinstance(people, unnoise.DirectProfile)
     assert people.curve.released == "exactly"

@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 
 pexpect = pytest.importorskip("pexpect")
+pyte = pytest.importorskip("pyte")
 
 UNNOISE = Path(sys.executable).with_name("unnoise")
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -32,6 +33,13 @@ def in_terminal(command: str, timeout: float = 120) -> tuple[str, str, int]:
     child.close()
     raw = child.before
     return raw, ANSI.sub("", raw), child.exitstatus
+
+
+def left_on_screen(raw: str) -> str:
+    """What a terminal still shows in the end of all that was drawn."""
+    screen = pyte.Screen(240, 40)
+    pyte.Stream(screen).feed(raw)
+    return "\n".join(line.rstrip() for line in screen.display).strip()
 
 
 def pipe(command: str, code: int = 0) -> subprocess.CompletedProcess[str]:
@@ -140,9 +148,9 @@ def test_a_dumb_terminal_gets_no_line_that_it_could_not_take_away(words):
 
 
 def test_errors_in_a_terminal_are_one_line(words):
-    _, text, code = in_terminal(f"unnoise profile {words}/words.csv -e 1 -c wort")
+    raw, _, code = in_terminal(f"unnoise profile {words}/words.csv -e 1 -c wort")
     assert code == 2
-    assert text.strip() == f"unnoise: {words}/words.csv: no column 'wort'; did you mean word?"
+    assert left_on_screen(raw) == f"unnoise: {words}/words.csv: no column 'wort'; did you mean word?"
 
 
 def test_interrupting(words):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from .answers.reconstruct import reconstruct as from_noisy
@@ -76,13 +77,15 @@ def direct(
 @overload
 def direct(
     items: Any, *, epsilon: Exact, counts: Any = None, person: Any = None, max_contributions: int | None = None,
-    by: Any, groups: Sequence[str], max_count: int | None = None, ledger: Ledger | None = None,
+    by: Any, groups: Sequence[str], all_groups: Exact | None = None, max_count: int | None = None,
+    ledger: Ledger | None = None,
 ) -> dict[str, DirectProfile]: ...  # fmt: skip
 
 
 def direct(
     items: Any, *, epsilon: Exact, counts: Any = None, person: Any = None, max_contributions: int | None = None,
-    by: Any = None, groups: Sequence[str] | None = None, max_count: int | None = None, ledger: Ledger | None = None,
+    by: Any = None, groups: Sequence[str] | None = None, all_groups: Exact | None = None,
+    max_count: int | None = None, ledger: Ledger | None = None,
 ) -> DirectProfile | dict[str, DirectProfile]:  # fmt: skip
     """Return the private profile of the items, the noise put on the profile itself by whoever holds the rows.
 
@@ -101,6 +104,8 @@ def direct(
         needed where the items are the persons; without ``person`` it is the caller's promise
     by, groups : column (or its name) of the group of each row, and the names of all groups, declared because groups
         taken from the data would leak; rows of other groups are dropped
+    all_groups : adds "all groups", the profile of the declared groups together. Its rows are released a second time, so
+        it takes this share of ε, 1/2 for example, and the groups the rest
     max_count : bound on counts, known beforehand: fewer numbers carry noise; counts above it are taken as the bound
     ledger : where the release is recorded, before it leaves
 
@@ -117,12 +122,15 @@ def direct(
     >>> visits = {"user": [1, 1, 2], "day": ["a", "b", "a"]}
     >>> sorted(direct(visits, epsilon=1, person="user", by="day", groups=["a", "b"]))
     ['a', 'b']
+    >>> both = direct(visits, epsilon=1, by="day", groups=["a", "b"], all_groups="1/4")
+    >>> {name: (p.curve.epsilon, p.curve.noise.epsilon) for name, p in both.items()}["all groups"]
+    (Fraction(1, 1), Fraction(1, 4))
     """
     unit = "occurrence" if person is None and max_contributions is None else "person"
     if ledger is not None:
         ledger.check(epsilon, unit)
     top = None if max_count is None else check_integer("max_count", max_count, 1)
-    profiles = _direct(items, epsilon, counts, person, max_contributions, by, groups, top=top)
+    profiles = _direct(items, epsilon, counts, person, max_contributions, by, groups, all_groups, top=top)
     if ledger is not None:
         ledger.write("direct", epsilon, unit)
     return profiles[""] if groups is None else profiles
@@ -130,28 +138,32 @@ def direct(
 
 def _direct(
     items: Any, epsilon: Exact, counts: Any, person: Any, most: int | None, by: Any, groups: Sequence[str] | None,
-    *, top: int | None = None, for_tests: bool = False,
+    all_groups: Exact | None = None, *, top: int | None = None, for_tests: bool = False,
 ) -> dict[str, DirectProfile]:  # fmt: skip
     """Count, put the noise on, answer; ``for_tests`` lets noise out that protects nobody."""
     from .holding.counting import count_exactly, rows_of
+    from .holding.release import share_of_all
     from .reading.groupfiles import check_names
 
     if (by is None) != (groups is None):
         raise InputError("by and groups go together: the groups are declared, not taken from the data")
     exact_positive("epsilon", epsilon)
     names = None if groups is None else check_names(groups)
+    whole = share_of_all(all_groups, names)
     tables, unit = rows_of(items, counts, person, by, most)
-    return release_and_answer(count_exactly(tables, unit, names), unit, epsilon, top=top, for_tests=for_tests)
+    exact = count_exactly(tables, unit, names, together=whole is not None)
+    return release_and_answer(exact, unit, epsilon, whole=whole, top=top, for_tests=for_tests)
 
 
 def release_and_answer(
-    exact: Mapping[str, Exactly], unit: Unit, epsilon: Exact, *, top: int | None = None, for_tests: bool = False
-) -> dict[str, DirectProfile]:
+    exact: Mapping[str, Exactly], unit: Unit, epsilon: Exact, *, whole: Fraction | None = None,
+    top: int | None = None, for_tests: bool = False,
+) -> dict[str, DirectProfile]:  # fmt: skip
     """Put noise on the exact profile of each group and answer from what is released."""
     from .answers.direct import direct_profile
     from .holding.release import release
 
-    curves = release(exact, unit, epsilon, top=top, for_tests=for_tests)
+    curves = release(exact, unit, epsilon, whole=whole, top=top, for_tests=for_tests)
     return {name: direct_profile(curve) for name, curve in curves.items()}
 
 

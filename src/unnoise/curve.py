@@ -35,9 +35,12 @@ from .errors import InputError
 from .layout import Layout, in_words
 from .noise import DiscreteLaplace, tidy
 
-__all__ = ["TOP", "NoisyCurve", "Released", "blocks", "exact_numbers", "limited_blocks", "rank_blocks"]
+__all__ = ["ALL_GROUPS", "TOP", "NoisyCurve", "Released", "blocks", "exact_numbers", "limited_blocks", "rank_blocks"]
 
 Released = Literal["at_least", "exactly"]
+
+ALL_GROUPS = "all groups"
+"""Name of the row for all groups together, where an item in several of them counts once."""
 
 TOP = 1 << 62
 """Largest count told apart, and largest sum."""
@@ -181,6 +184,8 @@ class NoisyCurve:
     changes : how many numbers of all groups together one unit can change by 1: what ε was divided by
     persons : "" (unit one occurrence), "limited" (by a person column), "promised" (by the caller) or "items"
     label : None for noise of the operating system's entropy; else what is wrong with it
+    share : part of the release's ε that this noise takes, 1 unless groups and all groups together divide it
+    together : whether it is the curve of all groups together
     """
 
     first: Int64
@@ -193,6 +198,8 @@ class NoisyCurve:
     persons: Literal["", "limited", "promised", "items"] = ""
     label: str | None = None
     ranks: Int64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    share: Fraction = Fraction(1)
+    together: bool = False
 
     def __post_init__(self) -> None:
         if not self.first.size or not self.first.shape == self.last.shape == self.numbers.shape:
@@ -201,6 +208,8 @@ class NoisyCurve:
             raise InputError("blocks must begin at 1, be ascending and leave no gaps")
         if self.released not in SINGLE:
             raise InputError(f"released must be 'at_least' or 'exactly', got {self.released!r}")
+        if not 0 < self.share <= 1:
+            raise InputError(f"share must be above 0 and at most 1, got {self.share}")
         if self.noise.power != 1:
             raise InputError(f"noise must have power 1, got {self.noise.power}")
         if self.ranks.size != (self.start.size if self.released == "at_least" else 0):
@@ -249,8 +258,8 @@ class NoisyCurve:
 
     @property
     def epsilon(self) -> Fraction:
-        """ε of the unit: one occurrence or one person."""
-        return self.noise.epsilon * self.changes
+        """ε of the unit, one occurrence or one person, for everything released together."""
+        return self.noise.epsilon * self.changes / self.share
 
     @property
     def guarantee(self) -> str:
@@ -262,6 +271,10 @@ class NoisyCurve:
         """  # noqa: E501
         unit, change = _unit(self)
         parts = [in_words(self.epsilon, unit, change), "Replacing one by another: twice that ε."]
+        if self.share != 1:
+            whole = self.share if self.together else 1 - self.share
+            of = f"{tidy((1 - whole) * self.epsilon)} on the groups and {tidy(whole * self.epsilon)} on {ALL_GROUPS}"
+            parts.append(f"Of it, {of} together: each part alone has noise of that smaller ε.")
         if not self.persons:
             parts.append("A person with k occurrences: k times that ε.")
         if self.persons == "promised":

@@ -4,7 +4,7 @@ Each function takes sealed sketches, their files' paths, or released :class:`~un
 seed (or one domain); ε may differ. They are read one after the other, and a few bytes a cell are kept of each.
 
 ``max_count=1`` says that no site counts an item more than once (reach: who was there, not how often), which makes the
-answers sharper; it must be true.
+answers sharper; it must be true. Sketches of persons that count once know it themselves.
 """
 
 from __future__ import annotations

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from .profile import Profile
 
 __all__ = [
-    "ALL_GROUPS",
     "DISTINCT",
     "ENTROPY",
     "ITEM",
@@ -46,9 +45,6 @@ __all__ = [
 
 REACHES = (2, 3, 5, 10, 100, 1000)
 """Asked where nobody chose: at least so many times."""
-
-ALL_GROUPS = "all groups"
-"""Name of the row for all groups together, where an item in several of them counts once."""
 
 WIDE = 0.5
 """An answer is unreliable where half of its interval is more than this share of it."""

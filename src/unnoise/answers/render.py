@@ -255,6 +255,7 @@ def sheet_dict(sheet: Sheet) -> dict[str, Any]:
         "epsilon": float(epsilon),
         "unit": unit,
         "noise_epsilon": float(noise.epsilon),
+        "epsilon_share": float(getattr(profile.noisy, "share", 1)),
         "power": float(noise.power),
         "level": level,
         "headline": {"question": sheet.head[0].key, "sentence": said.text, "note": said.mark},

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays import Floats, Int64
+from ..curve import ALL_GROUPS
 from ..noise import tidy
 from ..text import inert, inert_html, inert_json
 from .binned import Curve, true_curve
 from .palette import DARK, LIGHT
-from .questions import ALL_GROUPS, Asked, Sheet, sheets
+from .questions import Asked, Sheet, sheets
 from .render import first_sentence, plain, protected, sensible
 from .report_tables import answers_table, csv_text, long_table, numbers_table, parameters, whole_dict
 
@@ -87,7 +88,7 @@ def report_page(
 ) -> str:
     """Return the report of answers that are computed already; parameters as in :func:`report`."""
     truths = truth if isinstance(truth, Mapping) else ({} if truth is None else {"": truth})
-    data = [_profile_data(name, sheet, truths.get(name), len(named)) for name, sheet in named.items()]
+    data = [_profile_data(name, sheet, truths.get(name), list(named)) for name, sheet in named.items()]
     first, said = next(iter(named.values())), data[0]["said"]
     notes = [*warnings, *warnings_of(named)]
     return Template(_file("report.html")).substitute(
@@ -155,11 +156,11 @@ def _as_link(kind: str, text: str) -> str:
     return f"data:{kind};base64,{base64.b64encode(text.encode()).decode()}"
 
 
-def _profile_data(name: str, sheet: Sheet, truth: Int64 | None, several: int) -> dict[str, Any]:
+def _profile_data(name: str, sheet: Sheet, truth: Int64 | None, names: Sequence[str]) -> dict[str, Any]:
     exact, reach = sheet.exact, sheet.reach
     return {
         "name": inert(name),
-        "said": _said(sheet, inert(name) if several > 1 else "", several),
+        "said": _said(sheet, inert(name) if len(names) > 1 else "", sum(one != ALL_GROUPS for one in names)),
         "exactly": _curve_data(exact, None if truth is None else true_curve(truth, exact, at_least=False)),
         "atleast": _curve_data(reach, None if truth is None else true_curve(truth, reach, at_least=True)),
     }
@@ -206,7 +207,7 @@ def _lede(sheet: Sheet, group: str, several: int) -> str:
     epsilon, unit = protected(sheet.profile)
     distinct, total = (sensible(sheet.answers[key])[0] if key in sheet.answers else "" for key in ("distinct", "total"))
     within = f" in about {total} occurrences" if total else ""
-    among = f" {group} is one of {several} groups shown here." if group and group != ALL_GROUPS else ""
+    among = f" {group} is one of {several} groups shown here." if group and several > 1 and group != ALL_GROUPS else ""
     return (
         f"Among about {distinct} different {sheet.asked.noun.many}{within}, learned from noisy numbers alone: "
         f"ε = {tidy(epsilon)} for {unit}, as explained below.{among}"

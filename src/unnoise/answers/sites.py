@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.special import ndtri
@@ -24,9 +25,9 @@ from ..arrays import Int64
 from ..errors import IncompatibleError, InputError, OverloadError
 from ..estimators.side_by_side import Coded, Together, covariance, side_by_side
 from ..layout import Layout
-from ..noise import DiscreteLaplace
 from ..noisy import NoisyCounts
 from .estimate import Estimate
+from .profile import Profile
 from .reconstruct import reconstruct
 
 __all__ = ["Gathered", "as_estimate", "occurrences_of", "overlap", "reach_of", "retention", "union", "unique_reach"]
@@ -57,7 +58,10 @@ class Gathered:
 
     @classmethod
     def read(cls, sketches: Iterable[tuple[str, NoisyCounts]], *, once: bool = False, add: bool = True) -> Gathered:
-        """Take sketches in, refusing what does not belong together; ``add`` keeps their sum."""
+        """Take sketches in, refusing what does not belong together; ``add`` keeps their sum.
+
+        once : no sketch counts an item more than once, though it may not know that itself
+        """
         names: dict[int, str] = {}
         coded: list[Coded] = []
         total: NoisyCounts | None = None
@@ -70,10 +74,16 @@ class Gathered:
             names[digest] = name
             add = add and (total is None or total.noise.epsilon == noisy.noise.epsilon)
             total = _added(total, noisy) if add else None
-            coded.append(Coded(noisy, once=once))
+            coded.append(Coded(noisy, once=once or noisy.max_count == 1))
         if not coded:
             raise InputError("sketches must be at least one, got none")
         return cls(tuple(names.values()), tuple(coded), total)
+
+    @cached_property
+    def summed(self) -> Profile:
+        """What the sum of the cells says by itself."""
+        assert self.total is not None, "asked for where the sum was kept"
+        return reconstruct(self.total, max_count=len(self.coded) if all(one.once for one in self.coded) else None)
 
     def only(self, which: Sequence[int]) -> Gathered:
         """Return some of them, without their sum."""
@@ -83,10 +93,7 @@ class Gathered:
 def _added(total: NoisyCounts | None, noisy: NoisyCounts) -> NoisyCounts:
     if total is None:
         return noisy
-    law = DiscreteLaplace(noisy.noise.epsilon, total.noise.power + noisy.noise.power)
-    bounds = (total.max_count, noisy.max_count)
-    most = None if None in bounds else sum(bound for bound in bounds if bound is not None)
-    return NoisyCounts(total.counts + noisy.counts, law, noisy.layout, most)
+    return replace(total, layout=noisy.layout) + noisy  # comparable layouts: what they do not share makes no difference
 
 
 def require_comparable(left_name: str, left: Layout, right_name: str, right: Layout) -> None:
@@ -124,12 +131,11 @@ def reach_of(gathered: Gathered, together: Together | None = None) -> Estimate:
     except OverloadError:
         if gathered.total is None:
             raise
-        return reconstruct(gathered.total).distinct
+        return gathered.summed.distinct
     beside = _beside(found)
     if alone or gathered.total is None or beside.stderr <= LOOK * beside.value:
         return beside
-    bound = len(gathered.coded) if gathered.coded[0].once else None
-    return _mean(beside, reconstruct(gathered.total, max_count=bound).distinct)
+    return _mean(beside, gathered.summed.distinct)
 
 
 def _mean(beside: Estimate, added: Estimate) -> Estimate:

@@ -165,7 +165,7 @@ OPTIONS = {
     "rate": "--rate", "domain": "--domain", "power": "--power", "method": "--method", "repetitions": "--repetitions",
     "unknown": "--unknown", "clipped": "--clipped", "target": "--target", "shape": "--shape", "person": "--person",
     "groups": "--groups", "noun": "--noun", "at_least": "--at-least", "delimiter": "--delimiter", "quote": "--quote",
-    "format": "--format", "merges": "--merges", "items": "--items", "kind": "--kind",
+    "format": "--format", "merges": "--merges", "items": "--items", "kind": "--kind", "all_groups": "--all-groups",
 }  # fmt: skip
 """What the library calls an argument, and the command line an option."""
 
@@ -181,7 +181,8 @@ def in_options(message: str) -> str:
     names = "|".join(OPTIONS)
     message = re.sub(rf"^({names})(?= (?:must|is|needs|and)\b)", lambda m: OPTIONS[m[1]], message)
     message = re.sub(rf"\b({names})=True\b", lambda m: OPTIONS[m[1]], message)
-    message = re.sub(r"(?<![-\w])(max_contributions|max_count|hash_seed)(?![\w=])", lambda m: OPTIONS[m[1]], message)
+    plain = "all_groups|max_contributions|max_count|hash_seed"  # words that nobody would use for anything else
+    message = re.sub(rf"(?<![-\w])({plain})(?![\w=])", lambda m: OPTIONS[m[1]], message)
     told = "unknown|clipped|max_count|max_contributions|method|hash_seed"  # ε = 1 may be a law and not an option
     return re.sub(rf"\b({told})=(?:'([^']*)'|([^\s,;:()]+))", lambda m: f"{OPTIONS[m[1]]} {m[2] or m[3]}", message)
 

@@ -14,11 +14,11 @@ from ..estimators.methods import METHODS
 from ..noise import exact_positive
 
 __all__ = [
-    "AsJson", "AsSketch", "AtLeast", "By", "Cells", "Clipped", "Columns", "CountColumn", "Dataset", "Delimiter",
-    "Domain", "Epsilon", "Force", "Format", "FreqCount", "Groups", "HashSeed", "Headline", "Inputs", "Integers",
-    "LedgerFile", "Levels", "Limit", "MaxContributions", "MaxCount", "Method", "NoHeader", "Output", "PanPrivate",
-    "Person", "Quote", "Rate", "Sql", "Title", "Twice", "Unknown", "Word", "as_cells", "as_dialect", "as_epsilon",
-    "as_names", "as_rate", "as_thresholds", "column_names",
+    "AllGroups", "AsJson", "AsSketch", "AtLeast", "By", "Cells", "Clipped", "Columns", "CountColumn", "Dataset",
+    "Delimiter", "Domain", "Epsilon", "Force", "Format", "FreqCount", "Groups", "HashSeed", "Headline", "Inputs",
+    "Integers", "LedgerFile", "Levels", "Limit", "MaxContributions", "MaxCount", "Method", "NoHeader", "Output",
+    "PanPrivate", "Person", "Quote", "Rate", "Sql", "Title", "Twice", "Unknown", "Word", "as_cells", "as_dialect",
+    "as_epsilon", "as_names", "as_rate", "as_thresholds", "column_names",
 ]  # fmt: skip
 
 FORMAT_NAMES = (
@@ -176,6 +176,11 @@ Groups = Annotated[
     str | None,
     typer.Option("--groups", metavar="A,B,C", rich_help_panel=DATA,
                  help="The groups, declared here because groups taken from the data would leak."),
+]  # fmt: skip
+AllGroups = Annotated[
+    str | None,
+    typer.Option("--all-groups", metavar="R", rich_help_panel=DATA,
+                 help="Add a row for all groups together, which takes this share of ε: 1/2. Sketches have it anyway."),
 ]  # fmt: skip
 Unknown = Annotated[
     str,

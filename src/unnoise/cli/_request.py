@@ -177,6 +177,7 @@ class Sketching(Counting):
 class Profiling(Showing, Counting):
     """``unnoise profile``."""
 
+    all_groups: opt.AllGroups = None
     sketch: opt.AsSketch = False
     cells: opt.Cells = ""
     method: opt.Method = "auto"
@@ -188,6 +189,14 @@ class Profiling(Showing, Counting):
         return self.sketch or self.pan_private or self.method != "auto" or bool(self.cells or self.hash_seed) or any(
             option is not None for option in (self.levels, self.domain, self.rate, self.max_count)
         )
+
+    def check(self) -> None:
+        """Refuse what makes no sense, a share of ε for what a sketch has already included."""
+        super().check()
+        if self.all_groups is not None and self.groups is None:
+            raise InputError("--all-groups needs --by and --groups: without them all rows are one profile")
+        if self.all_groups is not None and self.wants_sketch:
+            raise InputError("--all-groups must be left out here: groups of a sketch add up, which costs no ε")
 
     def asked(self) -> Asked:
         """Return what the page is about; refuse a headline that would have no answer."""

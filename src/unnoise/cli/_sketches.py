@@ -200,8 +200,8 @@ def reconstruct_all(
     sketches: Mapping[str, Sketch], *, method: str = "auto", max_count: int | None = None
 ) -> dict[str, Profile]:
     """Release and reconstruct every sketch; several groups also added up, where nothing else has to be released."""
-    from ..answers.questions import ALL_GROUPS
     from ..answers.reconstruct import reconstruct
+    from ..curve import ALL_GROUPS
     from ._show import note, stepping
 
     profiles: dict[str, Profile] = {}

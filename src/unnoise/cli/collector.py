@@ -99,11 +99,14 @@ def serve(request: Serving) -> None:
 def backup(
     data: Annotated[Path, typer.Argument(metavar="FOLDER", help="Data folder of a collector.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Tar file to write.")],
+    force: opt.Force = False,
 ) -> None:
     """Back a collector's data folder up, also while it runs."""
     from ..serve.backup import backup as run
+    from ._output import check_output
     from ._show import note
 
+    check_output(str(output), force=force)
     note(f"{output}: {run(data, output):,} reports")
 
 
@@ -209,6 +212,7 @@ class Collecting(Talking):
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the merged sketch here.")
     ] = None
+    force: opt.Force = False
     as_json: opt.AsJson = False
 
 
@@ -221,8 +225,10 @@ class Collecting(Talking):
 )
 def collect(request: Collecting) -> None:
     """Ask a collector for reach and frequency of all sites, or of some."""
+    from ._output import check_output
     from ._show import note, print_json
 
+    check_output(request.output, force=request.force)
     which = {"sites": request.site or (), "periods": request.period or ()}
     with request.client() as client:
         if request.output is not None:

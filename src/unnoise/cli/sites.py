@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from ..errors import InputError
 from ..text import inert_markup
 from . import _options as opt
 from ._app import App, app
+from ._request import Data, command
 
 if TYPE_CHECKING:
     from ..answers.estimate import Estimate
@@ -97,7 +100,6 @@ def table(
     """Reach of sites and periods without contradictions, each file by its labels, or else its name as the site."""
     from ..answers.consistent import SiteTable
     from ..answers.site_document import table_document
-    from ..errors import InputError
     from ..sites import consistent_table
     from ._output import write_document
     from ._show import print_json, saying
@@ -123,7 +125,6 @@ def table(
 
 def _keyed(files: list[str]) -> dict[tuple[str, str], Path]:
     """Return the files by site and period: what their labels say, else the name of the file."""
-    from ..errors import InputError
     from ..sketches.sketch import Sketch
 
     found: dict[tuple[str, str], Path] = {}
@@ -199,11 +200,14 @@ def share_task(
     max_contributions: opt.MaxContributions = None,
     sums: Annotated[int, typer.Option("--sums", min=1, help="Sums that a report may be in; each costs ε.")] = 1,
     least_sites: Annotated[int, typer.Option("--least-sites", min=1, help="Fewest sites in a sum.")] = 2,
+    force: opt.Force = False,
 ) -> None:
     """Write a task: what all sites count, and the rules that both servers enforce."""
     from ..protocols.shares import Task
     from ..replacing import write_whole
+    from ._output import check_output
 
+    check_output(str(output), force=force)
     made = Task.hashed(
         opt.as_cells(cells or "2^20"), epsilon=opt.as_epsilon(epsilon), epoch=epoch, levels=levels, hash_seed=hash_seed,
         item_types=("int",) if integers else ("str",), max_contributions=max_contributions, sums=sums,
@@ -212,46 +216,60 @@ def share_task(
     write_whole(output, made.to_bytes())
 
 
-@share_app.command(
-    "split",
+@dataclass(frozen=True, kw_only=True)
+class Splitting(Data):
+    """``unnoise share split``: rows to count for a task, in two shares."""
+
+    task: TaskFile
+    site: Annotated[str, typer.Option("--site", help="Name of this site.")]
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="NAME", help="Write NAME.seed and NAME.difference, one a server.")
+    ]
+    person: opt.Person = None
+    force: opt.Force = False
+
+    @property
+    def outputs(self) -> tuple[str, str]:
+        """The files that are written, for the two servers."""
+        return f"{self.output}.seed", f"{self.output}.difference"
+
+
+@command(
+    Splitting,
+    group=share_app,
+    name="split",
     epilog="""[bold]Examples[/bold]
 
 unnoise share split visits.csv -c user --task november.task --site berlin -o berlin""",
 )
-def share_split(
-    inputs: opt.Inputs,
-    task: TaskFile,
-    site: Annotated[str, typer.Option("--site", help="Name of this site.")],
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="NAME", help="Write NAME.seed and NAME.difference, one a server.")
-    ],
-    column: opt.Columns = None,
-    person: opt.Person = None,
-    format: opt.Format = None,
-) -> None:
+def share_split(request: Splitting) -> None:
     """Count data and write two shares; either file alone is random bits. Send each to its own server."""
-    from ..errors import InputError
     from ..protocols.shares import Site
     from ..reading.source import Wanted, open_source
     from ..replacing import write_whole
+    from ._output import check_output
     from ._show import saying, with_progress
 
-    wanted_task = _task(task)
-    types = wanted_task.layout.item_types or ()
-    counting = Site(wanted_task, site)
-    source = open_source(inputs, format=format)
-    columns = tuple(column or source.unnamed_item())
+    for output in request.outputs:
+        check_output(output, [*request.inputs, str(request.task)], force=request.force)
+    task = _task(request.task)
+    integers = "int" in (task.layout.item_types or ())
+    if request.integers and not integers:
+        raise InputError("--int must be left out: items of this task are text")
+    counting = Site(task, request.site)
+    source = open_source(request.inputs, **request.read_as)
+    columns = tuple(request.column or source.unnamed_item())
     if not columns:
         raise InputError("--column is required")
-    wanted = Wanted(columns=columns, integers="int" in types, person=person)
+    counts = request.count_column or source.counts
+    wanted = Wanted(columns=columns, integers=integers, person=request.person, counts=counts)
     with saying("counting"):
         read = with_progress(source.batches(wanted), source.rows(), "reading")
-        counting.take_in(
-            (batch.clean() for batch in read), persons=person is not None, as_items=wanted.person_is_item
-        )
+        batches = (batch.clean() for batch in read)
+        counting.take_in(batches, persons=request.person is not None, as_items=wanted.person_is_item)
         shares = counting.split()
-        write_whole(Path(f"{output}.seed"), shares.seed)
-        write_whole(Path(f"{output}.difference"), shares.difference)
+        for output, share in zip(request.outputs, (shares.seed, shares.difference)):
+            write_whole(output, share)
 
 
 @share_app.command(
@@ -280,9 +298,9 @@ def share_receive(
 
 unnoise share offer server-a -o a.offer""",
 )
-def share_offer(folder: Folder, output: Output) -> None:
+def share_offer(folder: Folder, output: Output, force: opt.Force = False) -> None:
     """Write which reports this server holds, for the other server."""
-    _reply(folder, output, lambda server: server.offer())
+    _reply(folder, output, force, [], lambda server: server.offer())
 
 
 @share_app.command(
@@ -295,11 +313,14 @@ def share_agree(
     folder: Folder,
     offer: Annotated[Path, typer.Argument(metavar="OFFER", help="What the other server holds.", show_default=False)],
     output: Output,
+    force: opt.Force = False,
 ) -> None:
     """Write this server's word to add exactly the reports that both hold; spends nothing."""
     from ..protocols.shares.combining import common_reports
 
-    _reply(folder, output, lambda server: server.agree(common_reports(server.offer(), offer.read_bytes())))
+    _reply(
+        folder, output, force, [offer], lambda server: server.agree(common_reports(server.offer(), offer.read_bytes()))
+    )
 
 
 @share_app.command(
@@ -312,16 +333,20 @@ def share_answer(
     folder: Folder,
     word: Annotated[Path, typer.Argument(metavar="WORD", help="The other server's word.", show_default=False)],
     output: Output,
+    force: opt.Force = False,
 ) -> None:
     """Write the noised sum of the agreed reports; asked again, the same bits."""
-    _reply(folder, output, lambda server: server.answer(word.read_bytes()))
+    _reply(folder, output, force, [word], lambda server: server.answer(word.read_bytes()))
 
 
-def _reply(folder: Path, output: Path, ask: Callable[[Server], bytes]) -> None:
+def _reply(folder: Path, output: Path, force: bool, read: list[Path], ask: Callable[[Server], bytes]) -> None:
     """Open a server, ask it one thing and write what it says."""
     from ..protocols.shares import Server
     from ..replacing import write_whole
+    from ._output import check_output
     from ._show import saying
+
+    check_output(str(output), map(str, read), force=force)
 
     with saying(f"writing {output}"), Server.open(folder) as server:
         write_whole(output, ask(server))
@@ -337,11 +362,14 @@ def combine(
     second: Annotated[Path, typer.Argument(metavar="ANSWER", help="Answer of the other.", show_default=False)],
     task: TaskFile,
     output: Output,
+    force: opt.Force = False,
 ) -> None:
     """Add the answers of the two servers to a sealed sketch of all sites, with two noises."""
     from ..protocols.shares import combine as add
+    from ._output import check_output
     from ._show import note, saying
 
+    check_output(str(output), map(str, (first, second, task)), force=force)
     with saying(f"writing {output}"):
         sketch = add(_task(task), first.read_bytes(), second.read_bytes())
         sketch.save(output)

@@ -21,7 +21,7 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import gammaln, hyperu
 
 from ..arrays import Floats
 from .channel import Channel
@@ -63,9 +63,18 @@ def _missed(channel: Channel[Any], mass: Floats, periods: list[int]) -> set[int]
             return set()
         score = slope @ member
         square = float(score @ np.linalg.solve(information + np.eye(p) / JUMP**2, score))
-        log_chance[p] = float(chi2.logsf(square, p))
+        log_chance[p] = _log_chance(square, p)
     least = min(periods, key=lambda p: log_chance[p], default=0)
     return {least} if least and log_chance[least] < math.log(CHANCE / len(PERIODS)) else set()
+
+
+def _log_chance(square: float, p: int) -> float:
+    """Logarithm of the chance that χ² of p degrees is larger, where the chance itself would be 0 as well.
+
+    Γ(a, x) = exp(-x)·x^a·U(1, 1+a, x) with a = p/2, x = χ²/2 (DLMF 8.5.3).
+    """
+    a, x = p / 2, max(square / 2, 1e-9)
+    return float(a * np.log(x) - x + np.log(hyperu(1.0, 1 + a, x)) - gammaln(a))
 
 
 def _taken_over(channel: Channel[Any], mass: Floats, periods: list[int]) -> set[int]:

@@ -32,10 +32,10 @@ from .channel import Channel, Seeing
 from .families import FAMILIES, HEADS, Family, shares
 from .mode import find_mode
 from .periods import PERIODS, likely_periods
-from .points import Mixture
+from .points import Mixture, Places, pulled_points
 from .walk import Walk
 
-__all__ = ["BEHIND", "ONE_OF_MANY", "Model", "Search", "certify", "explore"]
+__all__ = ["Model", "Search", "add_points", "certify", "explore"]
 
 PAST = 8.0
 """Nats past its peak at which the ladder of a walk ends: e⁻⁸ is a weight of 1/3000."""
@@ -281,6 +281,16 @@ def _wanted(channel: Channel[Any], strain: Floats, counts: Int64) -> Int64:
         if all(abs(count - other) > apart for other in found) and count not in channel.atoms:
             found.append(count)
     return np.array(found, dtype=np.int64)
+
+
+def add_points(search: Search, counts: Int64, total: float, *, origin: int = 0) -> None:
+    """Add the points that the cells of a Fourier channel pull to any of ``counts``, which are taken from ``origin``.
+
+    total : what the masses add up to, roughly
+    """
+    seeing: Any = search.channel
+    found = pulled_points(seeing, Places(counts, origin, total, search.level), search.most - BEHIND)
+    search.add(*(Model.of(each, ONE_OF_MANY) for each in found))
 
 
 def certify(search: Search, counts: Int64) -> None:

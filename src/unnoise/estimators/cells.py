@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -29,9 +29,9 @@ from ..engine.banded import BandedChannel
 from ..engine.blocks import Blocks
 from ..engine.body import FEW, Body, body_of, dense_runs
 from ..engine.fourier import BACKGROUND, FINENESS, NEGLIGIBLE, FourierChannel, Part
-from ..engine.points import Places, likely_points, pulled_points
+from ..engine.points import Places, likely_points
 from ..engine.posterior import Posterior, average, posterior, weights
-from ..engine.search import BEHIND, ONE_OF_MANY, Model, Search, certify, explore
+from ..engine.search import Model, Search, add_points, certify, explore
 from ..errors import ConvergenceError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
@@ -316,9 +316,7 @@ def _fit_run(noisy: NoisyProfile, low: int, high: int, bound: int | None, *, poi
     counts = np.union1d(channel.blocks.first, np.rint(channel.blocks.centres).astype(np.int64))
     search = explore(channel, np.log(mass / channel.widths), float(part.cells), counts)
     if points:
-        places = Places(np.arange(top + 1), low, float(part.cells), search.level)
-        fitted = cast(FourierChannel, search.channel)
-        search.add(*(Model.of(each, ONE_OF_MANY) for each in pulled_points(fitted, places, search.most - BEHIND)))
+        add_points(search, np.arange(top + 1), float(part.cells), origin=low)
     certify(search, counts)
     return None if search.best is None else Run(low, top, search, posterior(search))
 

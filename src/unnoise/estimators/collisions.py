@@ -28,16 +28,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from ..arrays import Floats, Int64
 from ..engine.blocks import FAR, Blocks, counts_in_blocks
 from ..engine.fourier import FourierChannel, Part, rows_of
-from ..engine.points import Places, pulled_points
 from ..engine.posterior import Posterior, posterior
-from ..engine.search import BEHIND, ONE_OF_MANY, Model, Search, certify, explore
+from ..engine.search import Search, add_points, certify, explore
 from ..errors import ConvergenceError, InputError, OverloadError
 from ..noisy import NoisyProfile
 from ._fit import Fit
@@ -192,9 +191,7 @@ def collisions(noisy: NoisyProfile, *, max_count: int | None = None) -> ItemLaw:
     near = max(near, 1.0)
     counts = counts_in_blocks(1, top, 2 * DENSE, CERTIFIED)[:-1]
     search = explore(channel, _start(channel, near), near, counts)
-    places = Places(np.arange(1, top + 1), 0, near, search.level)
-    fitted = cast(FourierChannel, search.channel)
-    search.add(*(Model.of(each, ONE_OF_MANY) for each in pulled_points(fitted, places, search.most - BEHIND)))
+    add_points(search, np.arange(1, top + 1), near)
     certify(search, counts)
     if search.best is None:
         raise ConvergenceError(f"a model of the items must converge, got none in {search.fits} fits")

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from .._sampler import open_stream
 from ..arrays import Int64
 from ..checks import check_integer
-from ..curve import TOP
+from ..curve import ALL_GROUPS, TOP
 from ..errors import InputError
 from ..sketches.columns import is_column
 from ..sketches.hashing import as_series
@@ -124,9 +124,9 @@ def _frame(batch: Rows, beside: Sequence[str]) -> pl.DataFrame:
 
 
 def count_exactly(
-    tables: Iterable[pl.DataFrame], unit: Unit, groups: Sequence[str] | None = None
+    tables: Iterable[pl.DataFrame], unit: Unit, groups: Sequence[str] | None = None, *, together: bool = False
 ) -> dict[str, Exactly]:
-    """Return the exact profile of every declared group ("" where there are none).
+    """Return the exact profile of every declared group ("" where there are none), and first of all ``together``.
 
     Persons who are limited keep at most ``unit.most`` occurrences over all groups, chosen uniformly at random. Where
     the items are the persons and there are no groups, the limit is on the count itself, and the grid ends there.
@@ -140,7 +140,15 @@ def count_exactly(
         for index, part in _by_group(table, groups):
             times = part["times"].to_numpy() if "times" in part.columns else None
             tallies[index].add(_keys(part, seed), times)
-    return {name: _exactly(tally.counts()) for name, tally in zip(names, tallies)}
+    found = {name: _exactly(tally.counts()) for name, tally in zip(names, tallies)}
+    return {ALL_GROUPS: _exactly(_added_up(tallies)), **found} if together else found
+
+
+def _added_up(tallies: Sequence[Tally]) -> Int64:
+    """Return the occurrences of every key over several tallies, which are settled."""
+    whole = Tally()
+    whole.sums = [pair for tally in tallies for pair in tally.sums]
+    return whole.counts()
 
 
 def _keys(table: pl.DataFrame, seed: int) -> NDArray[Any]:

@@ -5,20 +5,21 @@ Secret side: the exact curve exists in this module only, between its sums and th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from fractions import Fraction
+from typing import Any, Literal
 
 import numpy as np
 
 from .._sampler import fill, open_stream
 from ..arrays import Int64
 from ..checks import check_integer
-from ..curve import TOP, NoisyCurve, Released, exact_numbers, limited_blocks, rank_blocks
+from ..curve import ALL_GROUPS, TOP, NoisyCurve, Released, exact_numbers, limited_blocks, rank_blocks
 from ..errors import InputError, PrivacyError
 from ..noise import DiscreteLaplace, Exact, exact_positive
 
-__all__ = ["Exactly", "Unit", "release"]
+__all__ = ["Exactly", "Unit", "release", "share_of_all"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,29 +63,70 @@ class Unit:
         return self.most or 1
 
 
+def share_of_all(all_groups: Exact | None, groups: Sequence[Any] | None) -> Fraction | None:
+    """Return the share of ε that all groups together take, None where they have no row of their own.
+
+    >>> share_of_all("1/4", ["a", "b"])
+    Fraction(1, 4)
+    """
+    if all_groups is None:
+        return None
+    if groups is None:
+        raise InputError("all_groups needs groups: without them all rows are one profile")
+    share = exact_positive("all_groups", all_groups)
+    if share >= 1:
+        raise InputError(f"all_groups must be a share of ε below 1, which leaves the rest to the groups, got {share}")
+    if ALL_GROUPS in groups:
+        raise InputError(f"groups must not hold {ALL_GROUPS!r} where all_groups adds a row of that name")
+    return share
+
+
 def release(
-    profiles: Mapping[str, Exactly], unit: Unit, epsilon: Exact, *, top: int | None = None, for_tests: bool = False
-) -> dict[str, NoisyCurve]:
-    """Put noise on the curve of every group; ε is for all of them together. Counts above ``top`` are taken as that."""
-    changes = unit.changes(len(profiles))
-    noise = DiscreteLaplace(exact_positive("epsilon", epsilon) / changes)
+    profiles: Mapping[str, Exactly], unit: Unit, epsilon: Exact, *, whole: Fraction | None = None,
+    top: int | None = None, for_tests: bool = False,
+) -> dict[str, NoisyCurve]:  # fmt: skip
+    """Put noise on the curve of every group; ε is for all of them together. Counts above ``top`` are taken as that.
+
+    The same rows are in their group and in the profile named :data:`~unnoise.curve.ALL_GROUPS`, if there is one: two
+    releases, of which that takes the share ``whole`` of ε and the groups the rest, so that they add up to ε.
+    """
+    groups = len(profiles) - (whole is not None)
+    exact = exact_positive("epsilon", epsilon)
+    group = _Part.of(exact, 1 - (whole or Fraction(0)), unit, groups)
+    together = _Part.of(exact, whole or Fraction(1), unit, 1)
     stream = open_stream()
     if stream.label is not None and not for_tests:
         raise PrivacyError(f"noise must come from the operating system to be released, got noise {stream.label}")
     limits = [top, unit.most if unit.released == "exactly" else None]
     first, last = limited_blocks(unit.released, min((t for t in limits if t is not None), default=None))
     curves = {}
-    groups = rank_blocks(first, last)[0].size if unit.released == "at_least" else 0
+    ranks = rank_blocks(first, last)[0].size if unit.released == "at_least" else 0
     for name, profile in profiles.items():
-        noises = np.empty(first.size + groups, dtype=np.int64)
-        fill(noises, noise, stream)
+        all_of_them = whole is not None and name == ALL_GROUPS
+        part = together if all_of_them else group
+        noises = np.empty(first.size + ranks, dtype=np.int64)
+        fill(noises, part.noise, stream)
         columns, rows = exact_numbers(profile.counts, profile.items, first, last, unit.released, top or TOP)
         numbers = np.array([_saturated(e + int(z)) for e, z in zip([*columns, *rows], noises)], dtype=np.int64)
         curves[name] = NoisyCurve(
-            first.copy(), last.copy(), numbers[: first.size].copy(), noise, unit.released, unit.most, changes,
-            unit.persons, stream.label, numbers[first.size :].copy(),
+            first.copy(), last.copy(), numbers[: first.size].copy(), part.noise, unit.released, unit.most,
+            part.changes, unit.persons, stream.label, numbers[first.size :].copy(), part.share, all_of_them,
         )  # fmt: skip
     return curves
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One of the releases that divide ε: its share, how far a unit moves its numbers, and so their noise."""
+
+    share: Fraction
+    changes: int
+    noise: DiscreteLaplace
+
+    @classmethod
+    def of(cls, epsilon: Fraction, share: Fraction, unit: Unit, groups: int) -> _Part:
+        changes = unit.changes(groups)
+        return cls(share, changes, DiscreteLaplace(epsilon * share / changes))
 
 
 def _saturated(number: int) -> int:

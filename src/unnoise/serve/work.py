@@ -24,6 +24,7 @@ from .tasks import Task
 
 if TYPE_CHECKING:
     from ..answers.estimate import Estimate
+    from ..answers.profile import Profile
     from ..noisy import NoisyCounts
 
 __all__ = ["WORK", "answer", "verify"]
@@ -65,13 +66,10 @@ def _require_layout(task: Task, layout: Any) -> None:
 
 def answer(paths: Sequence[str], task: dict[str, Any], labels: Sequence[str] = ()) -> dict[str, Any]:
     """Return reach and frequency of the reports: reach from all beside each other where that is surer than the sum."""
-    from ..answers.reconstruct import reconstruct
-
     wanted = Task.from_dict(task)
     if not paths:
         raise InputError("there must be at least one report to answer from, got none")
-    whole, beside = _gathered(paths, wanted)
-    profile = reconstruct(whole)
+    profile, beside = _answered(paths, wanted)
     surest = min((profile.distinct, *beside), key=lambda one: (one.marked, one.high - one.low))
     reach = _number(surest)
     return {
@@ -88,16 +86,15 @@ def answer(paths: Sequence[str], task: dict[str, Any], labels: Sequence[str] = (
     }
 
 
-def _gathered(paths: Sequence[str], task: Task) -> tuple[NoisyCounts, list[Estimate]]:
-    """Read every report once; return their sum, and the reach that they show beside each other where they can."""
+def _answered(paths: Sequence[str], task: Task) -> tuple[Profile, list[Estimate]]:
+    """Read every report once; return what their sum says, and the reach they show beside each other where they can."""
     from ..answers import sites
+    from ..answers.reconstruct import reconstruct
 
     if not 2 <= len(paths) <= MOST_BESIDE or task.kind != "hashed" or task.levels > 1:
-        return merged(paths, task), []
-    reports = ((path, merged([path], task)) for path in paths)
-    gathered = sites.Gathered.read(reports, once=task.max_contributions == 1)
-    assert gathered.total is not None, "the reports of a task have one ε"
-    return gathered.total, [sites.union(gathered)]
+        return reconstruct(merged(paths, task)), []
+    gathered = sites.Gathered.read((path, merged([path], task)) for path in paths)
+    return gathered.summed, [sites.union(gathered)]
 
 
 def _within(number: dict[str, Any], reach: dict[str, Any]) -> dict[str, Any]:
@@ -120,7 +117,7 @@ def overlap(paths: Sequence[str], task: dict[str, Any], labels: Sequence[str] = 
     if len(names) > MOST_BESIDE:
         raise InputError(f"overlaps are for up to {MOST_BESIDE} sites at a time, got {len(names)}: choose some")
     whole = {name: merged([p for p, label in zip(paths, labels) if label == name], wanted) for name in names}
-    gathered = sites.Gathered.read(whole.items(), once=wanted.max_contributions == 1, add=False)
+    gathered = sites.Gathered.read(whole.items(), add=False)
     alone = [_number(reconstruct(noisy).distinct) for noisy in whole.values()]
     matrix: list[list[dict[str, Any]]] = [[alone[i]] * len(names) for i in range(len(names))]
     for i in range(len(names)):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from ..checks import check_choice
-from ..errors import PrivacyError
+from ..errors import InputError, PrivacyError
 from ..noisy import NoisyProfile, combine
 from ._call import Call, ProfileRequest, Request, asked_as, prepare
 
@@ -72,6 +72,9 @@ def profile(request: ProfileRequest) -> Profile | dict[Any, Profile]:
         "direct" runs Spark's exact profile query and puts noise on the profile itself, once, on the driver
         (:func:`unnoise.direct`): closer to the truth, but counted exactly on the way, and nothing that merges. It
         takes none of the options above that only a sketch has; ``person`` may be the item, without a limit.
+    all_groups : number or str
+        For "direct": adds "all groups", the declared groups together, which takes this share of ε (1/2, for example)
+        and leaves the groups the rest.
 
     Returns
     -------
@@ -81,8 +84,10 @@ def profile(request: ProfileRequest) -> Profile | dict[Any, Profile]:
     if request.model == "direct":
         from ._direct import direct_profiles
 
-        profiles: list[Profile] = _recorded(request, lambda: [*direct_profiles(request)])
-        return profiles[0] if request.groups is None else dict(zip(request.groups, profiles))
+        answered: Profile | dict[Any, Any] = _recorded(request, lambda: direct_profiles(request))
+        return answered
+    if request.all_groups is not None:
+        raise InputError("all_groups must be left out for model='sketch': it divides the ε of a direct release")
     from ..answers.reconstruct import reconstruct
 
     call = prepare(request)
@@ -109,7 +114,7 @@ def sketch(request: Request) -> Sketch | dict[Any, Sketch]:
     return _by_group(call, _recorded(request, lambda: _sketches(call)))
 
 
-def _recorded(request: Request, run: Callable[[], list[Result]]) -> list[Result]:
+def _recorded(request: Request, run: Callable[[], Result]) -> Result:
     """Run a job between a look at the limit and a line in the ledger."""
     epsilon, unit = request.spending
     if request.ledger is None or epsilon is None:

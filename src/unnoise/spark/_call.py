@@ -98,6 +98,7 @@ class ProfileRequest(Request):
 
     method: str = field(default="auto", kw_only=True)
     model: Literal["sketch", "direct"] = field(default="sketch", kw_only=True)
+    all_groups: Exact | None = field(default=None, kw_only=True)
 
 
 def asked_as(request: Callable[P, Request]) -> Callable[[Callable[[Any], Result]], Callable[P, Result]]:

@@ -9,16 +9,17 @@ cell, so that tasks that run again choose the same ones.
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .._sampler import open_stream
-from ..curve import TOP
+from ..curve import ALL_GROUPS, TOP
 from ..errors import InputError
 from ..holding.counting import unit_of
-from ..holding.release import Exactly, Unit, release
+from ..holding.release import Exactly, Unit, release, share_of_all
 from ..noise import exact_positive
 from . import _cells
 from ._call import ProfileRequest, declared_groups
@@ -34,7 +35,7 @@ __all__ = ["direct_profiles"]
 SKETCH_ONLY = ("kind", "cells", "levels", "domain", "rate", "hash_seed", "method")
 
 
-def direct_profiles(request: ProfileRequest) -> list[DirectProfile]:
+def direct_profiles(request: ProfileRequest) -> DirectProfile | dict[Any, DirectProfile]:
     """Run the query and answer for every group, or for all rows where there are none."""
     from ..answers.direct import direct_profile
 
@@ -44,25 +45,30 @@ def direct_profiles(request: ProfileRequest) -> list[DirectProfile]:
         raise InputError(f"{' and '.join(given)} must be left out for model='direct'")
     exact_positive("epsilon", request.epsilon)
     groups = declared_groups(request.by, request.groups)
+    whole = share_of_all(request.all_groups, groups)
     items = isinstance(request.person, str) and request.columns in (request.person, [request.person])
     unit = unit_of(True if items else request.person, request.max_contributions)
     table = read_rows(
         request.df, request.columns, by=request.by, groups=groups, person=None if items else request.person
     )
-    names = [""] if groups is None else [str(i) for i in range(len(groups))]
-    exact = _exact(_limited(table, unit), table, names)
-    curves = release(exact, unit, request.epsilon or 0)
-    return [direct_profile(curves[name]) for name in names]
+    rows = _limited(table, unit)
+    exact = _exact(rows, table, range(len(groups))) if groups is not None else _exact(rows, table)
+    if whole is not None:
+        exact = {ALL_GROUPS: _exact(rows, replace(table, grouped=False))[""], **exact}
+    curves = release(exact, unit, request.epsilon or 0, whole=whole)
+    if groups is None:
+        return direct_profile(curves[""])
+    return {name if name == ALL_GROUPS else groups[int(name)]: direct_profile(curve) for name, curve in curves.items()}
 
 
-def _exact(rows: DataFrame, table: Columns, names: list[str]) -> dict[str, Exactly]:
-    """Collect how many items of each group have each count."""
+def _exact(rows: DataFrame, table: Columns, groups: Iterable[int] = ()) -> dict[str, Exactly]:
+    """Collect how many items of each group, by its place, have each count; of all rows where they are not grouped."""
     from pyspark.sql import functions as F
 
     group = ["group"] if table.grouped else []
     counted = rows.groupBy(*group, *table.items).agg(F.count(F.lit(1)).alias("times"))
     profile = counted.groupBy(*group, "times").agg(F.count(F.lit(1)).alias("items")).collect()
-    found: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
+    found: dict[str, list[tuple[int, int]]] = {str(i): [] for i in groups} if table.grouped else {"": []}
     for row in profile:
         found[str(row["group"]) if table.grouped else ""].append((min(row["times"], TOP), row["items"]))
     exact = {}

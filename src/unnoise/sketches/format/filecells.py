@@ -7,7 +7,7 @@ read into own memory and must have its tag. What is used is what was hashed, or 
 third without either being held, and a file changed meanwhile is refused. A tag costs a tenth of a digest.
 
 A file is verified when it is loaded, or (:func:`one_pass`) by the very pass that uses it, whose result must not leave
-before the digest agrees: merging then reads every file once.
+before the digest agrees: merging then reads every file once, without tags, and whoever wants more of it verifies anew.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class FileCells:
     """The cells of a file, which stays open until forgotten.
 
     agrees : tells whether the SHA-256 of all runs are those that the digest in the file stands for
-    verified : whether it did
+    verified : whether it did, in a pass that left tags for others to come
     """
 
     def __init__(self, handle: int, start: int, size: int, name: str, agrees: Callable[[list[bytes]], bool]) -> None:
@@ -74,6 +74,7 @@ class FileCells:
         self._tags: dict[int, bytes] = {}
         self._bounds: dict[int, int] = {}
         self._runs: dict[int, Any] = {}
+        self._again = True
         weakref.finalize(self, os.close, self._handle)
 
     @property
@@ -91,7 +92,8 @@ class FileCells:
                 cells = self._fetch(piece, out)
             except FormatError as error:
                 raise FormatError(f"{self.name} is not a valid sketch file: {error}") from None
-            self._tags[piece.start] = self._tag(piece.start, cells)
+            if self._again:
+                self._tags[piece.start] = self._tag(piece.start, cells)
             self._bounds[piece.start] = largest(cells)
             self._runs.setdefault(piece.start // RUN, hashlib.sha256()).update(raw_bytes(cells))
             return cells
@@ -107,18 +109,20 @@ class FileCells:
         """Return the largest |cell| of a piece that was read."""
         return self._bounds[piece.start]
 
-    def begin(self) -> None:
-        """Forget what an unfinished pass has seen."""
+    def begin(self, *, again: bool) -> None:
+        """Forget what an unfinished pass has seen; ``again`` where the file may be read after this one."""
+        self._again = again
         for seen in (self._tags, self._bounds, self._runs):
             seen.clear()
 
     def finish(self) -> None:
         """Refuse the file unless the digest of all that was read is the one it carries."""
         assert self._agrees is not None, "a file is verified once"
-        assert len(self._tags) == -(-self.size // PIECE), "a pass reads every piece"
+        assert len(self._bounds) == -(-self.size // PIECE), "a pass reads every piece"
         if not self._agrees([self._runs[run].digest() for run in range(-(-self.size // RUN))]):
             raise FormatError(f"{self.name} is not a valid sketch file: its digest does not match: corrupt")
-        self.verified, self._runs, self._agrees = True, {}, None
+        if self._again:
+            self.verified, self._runs, self._agrees = True, {}, None
 
     def keep(self) -> bool:
         """Ask whether this file may stay open."""
@@ -140,15 +144,18 @@ class FileCells:
 
 
 @contextmanager
-def one_pass(parts: Sequence[Int64 | FileCells]) -> Iterator[None]:
-    """Let one pass over all pieces verify the files among the parts; nothing may leave before it has ended well."""
+def one_pass(parts: Sequence[Int64 | FileCells], *, again: bool = True) -> Iterator[None]:
+    """Let one pass over all pieces verify the files among the parts; nothing may leave before it has ended well.
+
+    ``again`` is False where nobody is expected to read them after it: tags are spared, another pass verifies anew.
+    """
     pending = [part for part in parts if isinstance(part, FileCells) and not part.verified]
     if not pending:
         yield
         return
     with _passing:
         for part in pending:
-            part.begin()
+            part.begin(again=again)
         yield
         for part in pending:
             part.finish()

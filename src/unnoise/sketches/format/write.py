@@ -1,14 +1,15 @@
 """Write sketch files, atomically (:mod:`unnoise.replacing`) and in one pass over the cells.
 
 The cells go out run by run on all processors, each run added up (where the cells are a sum), digested
-and written while it is in the cache; nothing as long as the cells is held. What Arrow puts around them is written
-last, because it holds the digest.
+and written while it is in the cache; nothing as long as the cells is held. The disk is told to begin with every run, so
+that it works while others are digested. What Arrow puts around them is written last, because it holds the digest.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ def write_sketch(
     frame = _frame(require_storable(stored), stored.cells.size)
     start, parts = len(frame.head), (stored.cells, *others)
     with replacing(path) as handle:
-        with one_pass(parts):
+        with one_pass(parts, again=False):
             digests = each_run(frame.rows, _Writer(handle, start, parts).write)
         head, tail = frame.with_digest(digest_of(frame, digests))
         _write_at(handle, head, 0)
@@ -76,6 +77,7 @@ class _Writer:
             raw = raw_bytes(add_up(self._parts, piece, memory[0], memory[1]))
             digest.update(raw)
             _write_at(self._handle, raw, self._start + 8 * first)
+        _begin_storing(self._handle, self._start + 8 * run.start, 8 * (run.stop - run.start))
         return digest.digest()
 
 
@@ -85,6 +87,13 @@ def _write_at(handle: int, data: bytes | memoryview, position: int) -> None:
     while rest:
         written = os.pwrite(handle, rest, position)
         rest, position = rest[written:], position + written
+
+
+def _begin_storing(handle: int, position: int, length: int) -> None:
+    """Let the disk begin with what was written, where the system can be told; fsync waits for what is left."""
+    if hasattr(os, "posix_fadvise"):
+        with suppress(OSError):  # advice, nothing more
+            os.posix_fadvise(handle, position, length, os.POSIX_FADV_DONTNEED)
 
 
 def _frame(parameters: bytes, count: int) -> Frame:
