@@ -248,7 +248,8 @@ def test_search_works_on_pages_opened_from_the_disk(site, tmp_path):
 
     with open_browser(tmp_path) as browser:
         set_screen(browser)
-        for page, question, leads_to in (("index.html", "pan-private", "privacy.html"), ("howto/reach.html", "ledger", "cli.html")):
+        asked = (("index.html", "pan-private", "privacy.html"), ("howto/reach.html", "ledger", "cli.html"))
+        for page, question, leads_to in asked:
             browser.get((site / page).as_uri())
             browser.execute_script(
                 "document.getElementById('__search').click();"
