@@ -238,8 +238,29 @@ def test_the_figure_moves(site, tmp_path, width):
         assert after < before[1], "less noise, less error"
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width
         keep(browser, f"docs-{width}", whole=False)
-        severe = [entry for entry in complaints(browser) if "file://" not in entry["message"]]
-        assert severe == []
+        assert complaints(browser) == []
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_search_works_on_pages_opened_from_the_disk(site, tmp_path):
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    with open_browser(tmp_path) as browser:
+        set_screen(browser)
+        asked = (("index.html", "pan-private", "privacy.html"), ("howto/reach.html", "ledger", "cli.html"))
+        for page, question, leads_to in asked:
+            browser.get((site / page).as_uri())
+            browser.execute_script(
+                "document.getElementById('__search').click();"
+                "const field = document.querySelector('.md-search__input'); field.focus(); field.value = arguments[0];"
+                "field.dispatchEvent(new KeyboardEvent('keyup', {bubbles: true}))", question,
+            )  # fmt: skip
+            found = WebDriverWait(browser, 20).until(
+                lambda b: [a.get_attribute("href") for a in b.find_elements("css selector", ".md-search-result__link")]
+            )
+            assert any(leads_to in link for link in found), found
+        assert complaints(browser) == []
 
 
 @pytest.mark.slow
