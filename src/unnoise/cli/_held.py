@@ -16,7 +16,6 @@ __all__ = ["direct_profiles"]
 
 def direct_profiles(request: Profiling) -> tuple[dict[str, DirectProfile], str]:
     """Count what was asked for, exactly and in memory, and return the profiles with their guarantee."""
-    from ..api import release_and_answer
     from ..holding.counting import count_exactly, unit_of
     from ..holding.release import share_of_all
     from ..reading.held import held_rows
@@ -33,6 +32,8 @@ def direct_profiles(request: Profiling) -> tuple[dict[str, DirectProfile], str]:
         rows = held_rows(batches, persons_are_items=request.persons_are_items)
         exact = count_exactly(rows, unit, groups, together=whole is not None)
     charge.write()
+    from ..api import release_and_answer  # loads SciPy, which no error above has to wait for
+
     with saying("answering"):
         profiles = release_and_answer(exact, unit, as_epsilon(request.epsilon), whole=whole)
     if groups is not None and whole is None:
