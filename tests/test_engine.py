@@ -9,7 +9,9 @@ import pytest
 
 from oracles_items import brute_law, dense_rows, sketch, zipf_numbers
 from unnoise.answers.items import item_profile
+from unnoise.answers.reconstruct import reconstruct
 from unnoise.engine.blocks import FAR, Blocks, counts_in_blocks
+from unnoise.engine.families import FAMILIES, shares
 from unnoise.engine.fourier import FourierChannel, Part, rows_of
 from unnoise.engine.mode import find_mode
 from unnoise.engine.periods import _log_chance
@@ -225,6 +227,31 @@ def test_models_are_averaged_and_named():
     names = law.diagnostics["models"]
     assert sum(weight for _, weight in names) == pytest.approx(1, abs=0.05)
     assert law.diagnostics["uncertified"] == 0
+
+
+def test_binomial_laws_weigh_half_where_counts_reach_their_bound():
+    noise = DiscreteLaplace(1, 3)
+    part = Part(np.arange(-5, 12), np.ones(18), 18, 1.0)
+
+    def grid(bound, top):
+        blocks = Blocks.covering(np.arange(1, top + 2))
+        return FourierChannel(blocks, (part,), noise, collide=True, bound=bound).grid
+
+    for bound, top, chance in [(3, 3, 0.5), (8, 8, 0.5), (30, 8, 1 / 7), (None, 8, 1 / 7)]:
+        share = shares(FAMILIES, grid(bound, top))
+        assert sum(share.values()) == pytest.approx(1)
+        assert [each for family, each in share.items() if family.factorial] == [pytest.approx(chance)]
+    line = next(family for family in FAMILIES if family.order == 2)
+    assert [line.heads(grid(None, top)) for top in (3, 4, 6, 7)] == [(0,), (0, 1), (0, 1), (0, 1, 4)]
+
+
+def test_law_and_intervals_come_from_one_fit(monkeypatch):
+    explored = []
+    monkeypatch.setattr("unnoise.estimators.cells.explore", lambda *given: explored.append(1) or explore(*given))
+    counts = np.random.default_rng(5).poisson(2.0, 300)
+    profile = reconstruct(known(counts, 1, 3))
+    assert profile.with_intervals("model").distinct.value > 0
+    assert len(explored) == 1
 
 
 def test_explore_returns_certified_models_and_a_posterior():

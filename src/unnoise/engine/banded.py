@@ -32,7 +32,7 @@ from scipy.linalg.lapack import dgbtrf, dgbtrs, dpttrf, dpttrs
 from ..arrays import Floats, Int64
 from ..noise import DiscreteLaplace
 from .body import Body
-from .channel import Bands, Grid, full, solve_dense
+from .channel import Bands, Grid, add_diagonal, full, solve_dense
 
 __all__ = ["BandedChannel", "Few", "SeenLaw"]
 
@@ -224,7 +224,7 @@ class Few:
     def newton(self, held: Floats, curvature: Floats, state: SeenLaw, gradient: Floats) -> tuple[Floats, float]:
         """Return −A⁻¹·gradient and log det A."""
         system = self.information(state) + held
-        system[np.diag_indices_from(system)] += curvature
+        add_diagonal(system, curvature)
         return solve_dense(system, gradient)
 
 

@@ -20,11 +20,13 @@ from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import LinAlgError
+from scipy.linalg.lapack import dpotrf, dpotrs
 
 from ..arrays import Floats, Int64
 
-__all__ = ["Bands", "Channel", "Dense", "Grid", "Seeing", "State", "full", "solve_dense"]
+__all__ = ["Bands", "Channel", "Dense", "Grid", "Seeing", "State", "add_diagonal", "full",
+           "solve_dense"]
 
 Bands = Sequence[Floats]
 """A symmetric banded matrix: entry k holds the k-th superdiagonal, N long, its last k entries unused."""
@@ -131,9 +133,16 @@ class Dense(Seeing[S], Protocol[S]):
 
 def solve_dense(system: Floats, gradient: Floats) -> tuple[Floats, float]:
     """Return −A⁻¹·gradient and log det A by Cholesky's factor; A is overwritten."""
-    factor = cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
-    log_det = 2 * float(np.log(np.diag(factor[0])).sum())
-    return np.asarray(-cho_solve(factor, gradient, check_finite=False)), log_det
+    factor, info = dpotrf(system.T, lower=1, overwrite_a=1, clean=0)
+    if info != 0:
+        raise LinAlgError("Newton's system is not positive definite")
+    log_det = 2 * float(np.log(factor.diagonal()).sum())
+    return -dpotrs(factor, gradient, lower=1)[0], log_det
+
+
+def add_diagonal(matrix: Floats, diagonal: Floats | float) -> None:
+    """Add to the diagonal of a square matrix, in place."""
+    np.einsum("ii->i", matrix)[:] += diagonal
 
 
 def full(bands: Bands, size: int) -> Floats:

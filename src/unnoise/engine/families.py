@@ -6,13 +6,16 @@ stiffest are Poisson laws (log f/C(n, t) and binomial laws where no count is abo
 period (:mod:`.periods`). Each has a ladder of strengths λ, a decade apart, and where counts begin at 0 or 1 its first
 0, 1 or 4 steps may be free: small counts are often unlike the rest, and what the noise hides of them is then left open.
 
-All families have the same share of the prior, and in a family all heads and strengths. Points (:mod:`.points`) weigh
-as much as all walks together, or as one family where walks may hold atoms (:data:`.search.ONE_OF_MANY`).
+All families have the same share of the prior, and in a family all heads and strengths. Where counts reach their bound
+n, an item was counted at some of n occasions, and binomial laws are what chance makes of that: their family weighs as
+much as all others together. Points (:mod:`.points`) weigh as much as all walks, or as one family where walks may hold
+atoms (:data:`.search.ONE_OF_MANY`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +25,7 @@ from ..arrays import Floats
 from .channel import Grid
 from .walk import JUMP, STIFFEST, Walk
 
-__all__ = ["FAMILIES", "HEADS", "Family"]
+__all__ = ["FAMILIES", "HEADS", "Family", "shares"]
 
 HEADS = (0, 1, 4)
 """How many steps after the start may be free together."""
@@ -55,10 +58,14 @@ class Family:
         return grid.walked > self.order + 2 * self.period and not (self.factorial and grid.last > SMALL)
 
     def heads(self, grid: Grid) -> tuple[int, ...]:
-        """Heads to be tried: none where 1 is far or the walk has a period; in log t the count 0 is always free."""
+        """Heads to be tried: none where 1 is far or the walk has a period; in log t the count 0 is always free.
+
+        A longer one must leave a step that is not free.
+        """
         if grid.counts[0] > 1 or self.period:
             return HEADS[:1]
-        return HEADS[1:] if self.coordinate == "log t" and grid.counts[0] == 0 else HEADS
+        least, *longer = HEADS[1:] if self.coordinate == "log t" and grid.counts[0] == 0 else HEADS
+        return least, *(head for head in longer if head < grid.walked - self.order)
 
     def walk(self, grid: Grid, level: float) -> Walk:
         """The walk over a grid, whose runs begin around ``level``."""
@@ -88,6 +95,15 @@ class Family:
     def _coordinate(self, grid: Grid) -> Floats:
         t = grid.counts
         return np.asarray({"t": t, "log": np.log1p(t), "log t": np.log(np.maximum(t, 0.5))}[self.coordinate])
+
+
+def shares(families: Sequence[Family], grid: Grid) -> dict[Family, float]:
+    """Each family that suits the grid, with its share of the prior."""
+    suited = [family for family in families if family.suits(grid)]
+    others = [family for family in suited if not family.factorial]
+    if grid.bound is None or grid.last < grid.bound or len(others) in {0, len(suited)}:
+        return dict.fromkeys(suited, 1 / max(len(suited), 1))
+    return {family: 0.5 if family.factorial else 0.5 / len(others) for family in suited}
 
 
 def _by_chance(grid: Grid) -> Floats:

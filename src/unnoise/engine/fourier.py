@@ -27,13 +27,14 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
+from numpy.fft import irfft, rfft
 from numpy.typing import NDArray
-from scipy.fft import irfft, next_fast_len, rfft
+from scipy.fft import next_fast_len
 
 from ..arrays import Floats, Int64
 from ..noise import DiscreteLaplace
 from .blocks import FAR, Blocks, counts_in_blocks
-from .channel import Bands, Grid, full, solve_dense
+from .channel import Bands, Grid, add_diagonal, full, solve_dense
 
 __all__ = ["FourierChannel", "Part", "SeenRows", "rows_of"]
 
@@ -120,10 +121,15 @@ class Part:
         by_row = np.bincount(row, weights=tally, minlength=ends.size + 1).astype(float)
         return cls(ends, by_row, int(tally.sum()), share)
 
-    @property
+    @cached_property
     def rate(self) -> float:
         """Mass of one item in each cell."""
         return self.share / self.cells
+
+    @cached_property
+    def seen(self) -> Floats:
+        """Cells in each row, the background's among them."""
+        return self.tally + BACKGROUND
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,27 +198,38 @@ class FourierChannel:
         scale = math.sqrt(self.noise.variance / 2)
         return Grid(blocks.centres + self.origin, position, n, scale, single, self.bound)
 
-    @property
+    @cached_property
     def exposure(self) -> float:
         """Share of the items seen."""
         return sum(part.share for part in self.parts)
 
     def at(self, mass: Floats) -> SeenRows:
         """See these masses through the channel."""
+        if not self.collide:
+            return self._one_by_one(mass)
         value, rows, twice = 0.0, [], []
-        around = self.law.transform(self.blocks.spread(mass, self.law.last))
-        whole = float(mass.sum())
+        around = self.law.transform(self.blocks.spread(mass, self.law.last)) - float(mass.sum())
         for part in self.parts:
-            cumulated, again = self.law.cumulated(around, whole, part.rate, collide=self.collide)
-            whole_law = 1.0 if self.collide else whole * part.rate
-            at_ends = np.concatenate([[0.0], cumulated[part.ends - self.law.low], [whole_law]])
-            chances = np.maximum(np.diff(at_ends), 0.0) + BACKGROUND / part.cells
-            value += float((part.tally + BACKGROUND) @ np.log(chances))
+            cumulated, again = self.law.cumulated(part.rate * around)
+            at_ends = np.concatenate([[0.0], cumulated[part.ends - self.law.low], [1.0]])
+            chances = np.maximum(at_ends[1:] - at_ends[:-1], 0.0) + BACKGROUND / part.cells
+            value += float(part.seen @ np.log(chances))
             rows.append(chances)
             twice.append(again)
-        if not self.collide:
-            value -= whole * self.exposure
         return SeenRows(mass, value, tuple(rows), tuple(twice))
+
+    def _one_by_one(self, mass: Floats) -> SeenRows:
+        """See masses that share no cells: the law is linear in them."""
+        rows = [part.rate * (shifted @ mass) + BACKGROUND / part.cells
+                for part, shifted in zip(self.parts, self._alone)]  # fmt: skip
+        told = sum(float(part.seen @ np.log(seen)) for part, seen in zip(self.parts, rows))
+        noises = (self.law.twice_noise,) * len(self.parts)
+        return SeenRows(mass, told - float(mass.sum()) * self.exposure, tuple(rows), noises, self._alone)
+
+    @cached_property
+    def _alone(self) -> list[Floats]:
+        """For each part, the rows of one count of each block, no other items in the cell."""
+        return [np.maximum(self.shifted(part, self.law.twice_noise), 0.0) for part in self.parts]
 
     def shifted(self, part: Part, twice: Floats, blocks: Blocks | None = None) -> Floats:
         """Probability of each row (down) for a noisy cell with one more count of each block (across)."""
@@ -284,7 +301,7 @@ class FourierChannel:
     def newton(self, held: Floats, curvature: Floats, state: SeenRows, gradient: Floats) -> tuple[Floats, float]:
         """Return −A⁻¹·gradient and log det A, by Cholesky's factor of A."""
         system = self.information(state) + held
-        system[np.diag_indices_from(system)] += curvature
+        add_diagonal(system, curvature)
         return solve_dense(system, gradient)
 
     def strain(self, state: SeenRows, counts: Int64) -> Floats:
@@ -332,24 +349,20 @@ class _Law:
         z = np.exp(-slope - 2j * np.pi * np.arange(self.length // 2 + 1) / self.length)
         log = 2 * math.log(-math.expm1(-noise.epsilon)) - np.log(1 - noise.a * z) - np.log(1 - noise.a / z)
         self.log_noise = float(noise.power) * log
-        self.noise = np.exp(self.log_noise)
 
     def transform(self, masses: Floats) -> Complex:
         """Transform of the masses at counts 0..last."""
         return np.asarray(rfft(masses * self.down, self.length))
 
-    def cumulated(self, around: Complex, whole: float, rate: float, *, collide: bool) -> tuple[Floats, Floats]:
-        """Return the law of noisy cells once cumulated, and what shifts are made from twice cumulated."""
-        if not collide:
-            once = np.cumsum(self._back(rate * around * self.noise))
-            return once, self.twice_noise
-        once = np.cumsum(self._back(np.exp(rate * (around - whole) + self.log_noise)))
+    def cumulated(self, around: Complex) -> tuple[Floats, Floats]:
+        """Return the law of noisy cells once and twice cumulated, ``around`` being the logarithm of its transform."""
+        once = np.cumsum(self._back(np.exp(around + self.log_noise)))
         return once, np.cumsum(once)
 
     @cached_property
     def twice_noise(self) -> Floats:
         """The noise itself, twice cumulated."""
-        return np.cumsum(np.cumsum(self._back(self.noise)))
+        return self.cumulated(np.zeros(1, dtype=complex))[1]
 
     def _back(self, around: Complex) -> Floats:
         """Return the law from low to last."""

@@ -34,7 +34,7 @@ from scipy.special import gammaln
 
 from ..arrays import Floats, Int64
 from .banded import BandedChannel
-from .channel import Dense
+from .channel import Dense, add_diagonal
 from .fourier import FourierChannel
 from .mode import find_mode
 from .walk import LEVEL, Walk
@@ -137,7 +137,7 @@ def _volume(information: Floats, mass: Floats, near: int, among: Places) -> floa
     log_prior = np.full(mass.size, -2 * math.log(LEVEL))
     log_prior[1:near] = math.log(2 * math.pi) + 2 / max(free, 1) * float(gammaln(free + 1))
     told = basis.T @ information @ basis
-    told[np.diag_indices_from(told)] += np.exp(log_prior)
+    add_diagonal(told, np.exp(log_prior))
     strayed = np.append(math.log(total / among.total), np.log(mass[near:]) - among.level)
     return 0.5 * float(log_prior.sum() - np.linalg.slogdet(told)[1] - np.square(strayed / LEVEL).sum())
 

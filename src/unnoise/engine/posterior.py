@@ -26,6 +26,7 @@ from scipy.linalg import solve_triangular
 
 from ..arrays import Floats, Int64
 from .blocks import Blocks
+from .channel import add_diagonal
 from .fourier import FourierChannel, SeenRows
 from .search import BEHIND, Model, Search
 from .vague import smoothest
@@ -144,10 +145,10 @@ def _covariance(channel: FourierChannel, state: SeenRows, prior: Floats) -> Floa
     """(D − J) + (D − J)·A⁻¹·(D − J)."""
     information = channel.information(state)
     missing = -information
-    missing[np.diag_indices_from(missing)] += state.mass
+    add_diagonal(missing, state.mass)
     precision = prior + information
     scale = 1 / np.sqrt(np.diag(precision))
     precision *= np.outer(scale, scale)
-    precision[np.diag_indices_from(precision)] += RIDGE
+    add_diagonal(precision, RIDGE)
     half = solve_triangular(np.linalg.cholesky(precision), scale[:, None] * missing, lower=True, check_finite=False)
     return np.asarray(missing + half.T @ half)

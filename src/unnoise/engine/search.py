@@ -29,7 +29,7 @@ from scipy.special import gammaln
 
 from ..arrays import Floats, Int64
 from .channel import Channel, Seeing
-from .families import FAMILIES, HEADS, Family
+from .families import FAMILIES, HEADS, Family, shares
 from .mode import find_mode
 from .periods import PERIODS, likely_periods
 from .points import Mixture, Places, pulled_points
@@ -140,24 +140,23 @@ class Search:
         A rough start is so unlikely under a stiff walk that the way down from there may lead to where no cell is
         explained, and nothing leads back: more items than the cells can show.
         """
-        suited = [family for family in families if family.suits(self.channel.grid)]
-        share = 1 / max(len(suited), 1)
-        self._with_heads(suited, share)
+        share = shares(families, self.channel.grid)
+        self._with_heads(share)
         if self._trapped():
             self.models, self.best, self.leaders = [], None, {}
-            self._with_heads(suited, share, loose=True)
+            self._with_heads(share, loose=True)
         best = self.best
         for period in likely_periods(self.channel, best.mass) if best is not None else []:
-            self._explored(Family("t", 2, period=period), 0, share / len(PERIODS))
+            self._explored(Family("t", 2, period=period), 0, 1 / len(share) / len(PERIODS))
         for leader in sorted(self.leaders.values(), key=lambda leader: -leader.score):
             self._set_free(leader)
 
-    def _with_heads(self, alive: Sequence[Family], share: float, *, loose: bool = False) -> None:
+    def _with_heads(self, share: dict[Family, float], *, loose: bool = False) -> None:
         """Climb every family with each of the heads, while it is near the best with the same head."""
-        grid = self.channel.grid
+        grid, alive = self.channel.grid, list(share)
         for head in HEADS:
             found = {
-                family: self._explored(family, head, share, loose=loose)
+                family: self._explored(family, head, share[family], loose=loose)
                 for family in alive if head in family.heads(grid)
             }  # fmt: skip
             most = max((model.score for model in found.values() if model is not None), default=-np.inf)

@@ -20,6 +20,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -27,14 +28,14 @@ from ..arrays import Floats, Int64
 from ..engine.banded import BandedChannel
 from ..engine.blocks import Blocks
 from ..engine.body import FEW, Body, body_of, dense_runs
-from ..engine.fourier import FINENESS, NEGLIGIBLE, FourierChannel, Part
+from ..engine.fourier import BACKGROUND, FINENESS, NEGLIGIBLE, FourierChannel, Part
 from ..engine.points import Places, likely_points
 from ..engine.posterior import Posterior, average, posterior, weights
 from ..engine.search import Model, Search, add_points, certify, explore
 from ..errors import ConvergenceError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
-from ._convolve import convolve_valid
+from ._convolve import convolve, convolve_valid
 from .banded import likelihood
 
 __all__ = ["BodyLaw", "KnownCells", "KnownLaw", "Run", "body_law", "cell_law_of", "known_law", "likely_masses",
@@ -57,6 +58,9 @@ MOST_RUNS = 6
 
 EM_STEPS = 20
 """Steps of EM from even masses to begin with."""
+
+_FITTED: WeakKeyDictionary[NoisyProfile, dict[tuple[int, int, int | None, bool], Run | None]] = WeakKeyDictionary()
+"""Runs fitted, while their noisy profile lives: a profile and its intervals ask for the same one."""
 
 
 class LawPiece(Protocol):
@@ -138,11 +142,13 @@ class Run:
         law = found.per_count(0, self.top)
         if not stepped:
             return np.asarray(law * (self.cells / law.sum()))
-        every = found.channel.with_blocks(Blocks.covering(np.arange(self.top + 2, dtype=np.int64)))
-        part, reach = every.parts[0], every.noise.reach(NEGLIGIBLE)
+        part, noise = found.channel.parts[0], found.channel.noise
+        reach = noise.reach(NEGLIGIBLE)
+        pmf = noise.pmf(np.arange(-reach, reach + 1))
         row = np.searchsorted(part.ends, np.arange(-reach, self.top + reach + 1))
-        wanted = (part.tally / every.at(law).rows[0])[row]
-        pulled = law * np.maximum(convolve_valid(wanted, every.noise.pmf(np.arange(-reach, reach + 1))), 0.0)
+        seen = np.maximum(convolve(law, pmf), 0.0)
+        rows = np.bincount(row, weights=seen, minlength=part.tally.size) + BACKGROUND
+        pulled = law * np.maximum(convolve_valid((part.tally / rows)[row], pmf), 0.0)
         law = pulled if pulled.sum() > 0 else law  # no noise can explain the cells
         return np.asarray(law * (self.cells / law.sum()))
 
@@ -284,7 +290,15 @@ def _runs(values: Int64, noisy: NoisyProfile) -> list[tuple[int, int]]:
 
 
 def fit_run(noisy: NoisyProfile, low: int, high: int, bound: int | None, *, points: bool = True) -> Run | None:
-    """Fit one run of counts, low..high; None where it holds no cell, or no model converges."""
+    """Fit one run of counts, low..high, once for law and intervals; None if it holds no cell, or no model converges."""
+    known = _FITTED.setdefault(noisy, {})
+    wanted = low, high, bound, points
+    if wanted not in known:
+        known[wanted] = _fit_run(noisy, low, high, bound, points=points)
+    return known[wanted]
+
+
+def _fit_run(noisy: NoisyProfile, low: int, high: int, bound: int | None, *, points: bool) -> Run | None:
     values = np.clip(noisy.values, 0, bound)
     inside = (values >= low) & (values <= high)
     if not inside.any():
