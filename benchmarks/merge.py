@@ -13,7 +13,8 @@ persons knows (``NoisyCounts.max_count``); ``--no-bound`` leaves that out.
 
 Columns: relative RMSE of distinct; mean shuffle distance (half the ℓ1 distance of the frequency histograms 1 … 10+);
 coverage of the 95 % interval of distinct; how many of its widths the worst miss was away; share of the runs marked as
-more model than data, and refused; seconds a fit.
+more model than data, and refused; seconds a fit. Beside them stands what the cells alone tell: the least standard error
+of an unbiased answer that knows the bound on counts (Cramér and Rao, at the true profile; items are given, not drawn).
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ from _report import IMAGES, machine, write_section
 from _wfa import FREQUENCY, MOST_FREQUENT, PUBLISHED, REACH, SETS, Scenario, histogram, shuffle_distance
 
 import unnoise as un
+from unnoise.engine.blocks import Blocks
+from unnoise.engine.fourier import FourierChannel, Part
+from unnoise.engine.posterior import covariance_of
 from unnoise.layout import Layout
 
 CELLS = 1 << 17
@@ -187,6 +191,31 @@ def scenarios(options: argparse.Namespace) -> tuple[list[str], dict[str, dict[in
     return [f"WFA's scenarios, ε = ln 3, 2¹⁷ cells, {fewest} runs each{told}.", "", HEAD, *lines], errors
 
 
+def bounds(names: Sequence[str], ks: Sequence[int]) -> list[str]:
+    """Table of the least standard errors of reach without bias, one draw of each scenario."""
+    lines = ["| least error without bias | " + " | ".join(f"k = {k}" for k in ks) + " |", "|---" * (len(ks) + 1) + "|"]
+    for name in names:
+        drawn, cells = Scenario.draw(name, np.random.default_rng(19)), []
+        for k in ks:
+            frequencies = drawn.frequencies(k)
+            least = least_error(frequencies, int(k * (3 if name in FREQUENCY else 1)), k)
+            cells.append("over 100 %" if least > 1 else f"{100 * least:.1f} %")
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+        print(lines[-1], flush=True)
+    return lines
+
+
+def least_error(frequencies: np.ndarray, most: int, power: int) -> float:
+    """Cramér–Rao bound of the number of items, as a share of it, where counts are known to be at most ``most``."""
+    noise = un.DiscreteLaplace(math.log(3), power)
+    reach = noise.reach(1e-9)
+    part = Part(np.arange(-reach, most + reach), np.ones(most + 2 * reach + 1), CELLS, 1.0)
+    channel = FourierChannel(Blocks.covering(np.arange(1, most + 2)), (part,), noise, collide=True)
+    state = channel.at(np.maximum(np.bincount(frequencies, minlength=most + 1)[1:], 1).astype(float))
+    variance = covariance_of(channel, state, np.zeros((most, most))).sum()
+    return math.sqrt(max(float(variance), 0.0)) / frequencies.size
+
+
 def plot(errors: dict[str, dict[int, float]]) -> None:
     """Error of reach against k; a tick on the 5 % line is where vector-of-counts stops."""
     import matplotlib
@@ -258,7 +287,8 @@ def main() -> None:
         print(text[-2], flush=True)
     if "wfa" in options.only:
         lines, errors = scenarios(options)
-        text += [*lines, "", "![Error of reach against the number of sites](img/merge.svg)", ""]
+        told = bounds([name for name in REACH if name in errors], [k for k in options.k if k <= 20])
+        text += [*lines, "", *told, "", "![Error of reach against the number of sites](img/merge.svg)", ""]
         if options.write:
             plot(errors)
     if "shapes" in options.only:

@@ -294,6 +294,8 @@ BAD = {
     "silly epsilon": (["profile", "{csv}", "-c", "url", "-e", "one"], "epsilon must be a finite number, got 'one'"),
     "no column": (["profile", "{csv}", "-e", "1"], "--column is required: there is url, site, who"),
     "wrong column": (["profile", "{csv}", "-e", "1", "-c", "ulr"], "no column 'ulr'; did you mean url?"),
+    "delimiter": (["profile", "{csv}", "-e", "1", "-c", "ulr", "--delimiter", ";"], "is another delimiter needed?"),
+    "no output": (["report", "{csv}"], "Missing option '--output'"),
     "twice": (["profile", "{csv}", "-e", "1", "-c", "url", "-c", "url"], "name each column once"),
     "no file": (["profile", "nowhere.csv", "-c", "url", "-e", "1"], "no such file"),
     "cells": (["profile", "{csv}", "-c", "url", "-e", "1", "--cells", "1000"], "must be a power of two, got 1000"),

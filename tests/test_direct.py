@@ -291,7 +291,7 @@ def test_all_groups_take_their_share(options: dict, in_groups: Fraction, in_all:
     }  # fmt: skip
     assert {p.curve.epsilon for p in found.values()} == {1}
     assert len({p.guarantee for p in found.values()}) == 1
-    assert "Of it, 0.75 on the groups and 0.25 on all groups together" in found["a"].guarantee
+    assert "Of this ε, 0.75 to the groups and 0.25 to all groups together" in found["a"].guarantee
 
 
 def release_of(items: list[int], epsilon: float, groups: int, runs: int, event: Callable[[NoisyCurve], bool]) -> int:
@@ -348,6 +348,17 @@ def test_neighbours_are_told_apart_no_better_than_allowed(monkeypatch: pytest.Mo
     monkeypatch.setattr(module, "exact_numbers", exact)
     monkeypatch.setattr(module, "exact_positive", lambda name, epsilon: law(name, epsilon) * 2)
     assert breaks(told_apart(column, FIVE, FIVE[:-1]))
+
+
+def test_where_there_are_no_items_there_are_no_occurrences() -> None:
+    for seed in range(20):
+        with testing.seeded(seed):
+            p = testing.direct([], epsilon=0.3)
+        if p.distinct.value == 0:
+            assert p.total.value == 0
+            assert p.total.low == 0
+            return
+    pytest.fail("none of 20 releases of no rows found no items")
 
 
 def test_nothing_but_the_numbers_depends_on_the_data() -> None:
@@ -717,10 +728,12 @@ def test_the_command_line_is_direct_unless_a_sketch_is_asked_for(shell: Callable
     assert [g["answers"]["distinct"]["value"] for g in whole["groups"].values()] == pytest.approx([7, 7, 7], abs=1)
     assert whole["groups"]["all groups"]["answers"]["total"]["value"] == pytest.approx(400, abs=4)
     assert {(g["epsilon"], g["noise_epsilon"], g["epsilon_share"]) for g in whole["groups"].values()} == {(40, 20, 0.5)}
-    assert "Of it, 20 on the groups and 20 on all groups together" in whole["guarantee"]
+    assert "Of this ε, 20 to the groups and 20 to all groups together" in whole["guarantee"]
     assert [entry.epsilon for entry in read_ledger(tmp_path / FILE)] == [40]
     assert "groups of a sketch add up" in shell(path, "-c", "url", "-e", 1, *both, "--sketch", fails=True)["error"]
     assert "--all-groups needs --by and --groups" in shell(path, "-c", "url", "-e", 1, *both[4:], fails=True)["error"]
+    twice = ("--by", "day", "--groups", "a,a")
+    assert "--groups must be distinct" in shell(path, "-c", "url", "-e", 1, *twice, fails=True)["error"]
     persons = shell(path, "-c", "who", "--person", "who", "-e", "20")
     assert "who is one item" in persons["guarantee"]
     assert persons["answers"]["distinct"]["value"] == pytest.approx(40, abs=2)

@@ -15,7 +15,7 @@ from unnoise.engine.families import FAMILIES, shares
 from unnoise.engine.fourier import FourierChannel, Part, rows_of
 from unnoise.engine.mode import find_mode
 from unnoise.engine.periods import _log_chance
-from unnoise.engine.posterior import _covariance, posterior
+from unnoise.engine.posterior import covariance_of, posterior
 from unnoise.engine.search import Search, certify, explore
 from unnoise.engine.walk import Walk
 from unnoise.estimators.auto import auto
@@ -155,9 +155,9 @@ def test_covariance_without_a_prior_is_that_of_the_unbiased_estimate_less_the_it
     state = narrow.at(mass[:7])
     information = narrow.information(state)
     plain = np.diag(state.mass) @ np.linalg.inv(information) @ np.diag(state.mass) - np.diag(state.mass)
-    found = _covariance(narrow, state, np.zeros((7, 7)))
+    found = covariance_of(narrow, state, np.zeros((7, 7)))
     assert np.allclose(found, plain, rtol=1e-4, atol=1e-4 * np.abs(plain).max())
-    stiff = _covariance(narrow, state, 1e9 * np.eye(7))
+    stiff = covariance_of(narrow, state, 1e9 * np.eye(7))
     assert np.linalg.eigvalsh(stiff).min() > -1e-6
     assert (np.diag(stiff) <= state.mass + 1e-6).all()  # with θ known, what is left is at most Poisson
 

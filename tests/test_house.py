@@ -34,6 +34,16 @@ print([name for name in {HEAVY!r} if name in sys.modules])
     assert min(float(lines[0]) for lines in runs) < 0.3
 
 
+def test_an_error_waits_for_no_heavy_library() -> None:
+    code = (
+        "import sys; sys.argv = ['unnoise', 'profile', 'no-such.csv', '-c', 'x', '-e', '1']\n"
+        "from unnoise.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as left: print(left.code, [n for n in ('scipy', 'polars', 'pyarrow') if n in sys.modules])"
+    )
+    assert run(code).strip() == "2 []"
+
+
 def test_sampling_noise_needs_neither_scipy_nor_arrow() -> None:
     names = "print('scipy' in sys.modules, 'pyarrow' in sys.modules)"
     loaded = run(f"import sys, unnoise; unnoise.discrete_laplace(9, 1); {names}")

@@ -270,11 +270,12 @@ class NoisyCurve:
         ε = 1 for one occurrence: adding or removing one occurrence of one item changes the probability of anything released by a factor of at most e^1 ≈ 2.72. Replacing one by another: twice that ε. A person with k occurrences: k times that ε. The rows were counted exactly by whoever holds them; noise was added once, to the profile itself, and only this release is protected.
         """  # noqa: E501
         unit, change = _unit(self)
-        parts = [in_words(self.epsilon, unit, change), "Replacing one by another: twice that ε."]
+        parts = [in_words(self.epsilon, unit, change)]
         if self.share != 1:
             whole = self.share if self.together else 1 - self.share
-            of = f"{tidy((1 - whole) * self.epsilon)} on the groups and {tidy(whole * self.epsilon)} on {ALL_GROUPS}"
-            parts.append(f"Of it, {of} together: each part alone has noise of that smaller ε.")
+            said = f"{tidy((1 - whole) * self.epsilon)} to the groups and {tidy(whole * self.epsilon)} to {ALL_GROUPS}"
+            parts.append(f"Of this ε, {said} together, each with the noise of its part alone.")
+        parts.append("Replacing one by another: twice that ε.")
         if not self.persons:
             parts.append("A person with k occurrences: k times that ε.")
         if self.persons == "promised":

@@ -214,6 +214,7 @@ class DirectProfile(Profile):
     def _total(self, level: float) -> Estimate:
         estimate, stderr, low, high = self._sum(_identity, level)
         value = max(estimate, 0.0) if self.curve.released == "at_least" else self._sum_value(_identity)
+        value = value if self.number else 0.0  # no items, no occurrences
         low, high = max(low, 0.0), max(high, 0.0)
         return Estimate(value, stderr, min(low, value), max(high, value), level, self._total)
 

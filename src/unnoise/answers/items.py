@@ -48,9 +48,10 @@ from ..estimators.linear import Function
 from ..estimators.methods import METHODS, estimate_law
 from ..noisy import NoisyProfile
 from .bands import NO_END, Limits
-from .estimate import TOO_NOISY, Estimate, number
+from .estimate import TOO_NOISY, Estimate
 from .modelled import ModelledProfile
 from .profile import Answers, Profile, identity
+from .render import sensible
 from .sums import bounded, sum_limits
 
 __all__ = ["ItemProfile", "item_profile"]
@@ -269,8 +270,9 @@ def _notices(profile: ItemProfile) -> tuple[Notice, ...]:
         found.append(Notice("overload", f"about {profile.load:.1f} items share each cell: shares of small counts are "
                             f"uncertain; more cells would tell more"))
     if distinct.marked:
-        found.append(Notice("too-noisy", f"{TOO_NOISY}: the noise leaves the number of items open between "
-                            f"{number(distinct.low)} and {number(distinct.high)}"))
+        _, low, high = sensible(distinct)
+        found.append(Notice("too-noisy", f"{TOO_NOISY}: the noise leaves the number of items open between {low} and "
+                            f"{high}"))
     elif distinct.data_share < MOSTLY_MODEL:
         found.append(Notice("model", f"the number of items is mostly the model's: the cells alone would leave it "
                             f"{1 / math.sqrt(max(distinct.data_share, 1e-12)):.0f} times as uncertain; it is right for "

@@ -19,10 +19,10 @@ import numpy as np
 from ..arrays import Int64
 from ..checks import check_integer, check_share
 from ..errors import InputError
-from .binned import Curve, at_least_curve, exact_curve
 from .estimate import TOO_NOISY, Estimate
 
 if TYPE_CHECKING:
+    from .binned import Curve
     from .profile import Profile
 
 __all__ = [
@@ -276,11 +276,15 @@ class Sheet:
     @cached_property
     def exact(self) -> Curve:
         """How many items were seen exactly t times, over ranges of t."""
+        from .binned import exact_curve
+
         return exact_curve(self.profile, self.asked.level)
 
     @cached_property
     def reach(self) -> Curve:
         """How many items were seen at least t times."""
+        from .binned import at_least_curve
+
         return at_least_curve(self.profile, self.asked.level)
 
 

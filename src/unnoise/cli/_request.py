@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
@@ -249,7 +249,7 @@ class Reporting(Answering):
         str,
         typer.Option("--output", "-o", metavar="FILE", rich_help_panel=opt.OUT,
                      help="Page to write (.html), or .csv, .json, .parquet, .xlsx, .md; - is the page."),
-    ]  # fmt: skip
+    ] = field()  # fmt: skip  (required, unlike the option it replaces)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,9 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..arrays import Int64
+from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
 
-__all__ = ["Body", "body_of", "dense_runs"]
+__all__ = ["FEW", "Body", "body_of", "cells_in", "dense_runs", "runs_within", "window_of"]
 
 
 FEW = 8
@@ -59,6 +60,11 @@ class Body:
         return int(self.tally.sum())
 
 
+def window_of(noise: DiscreteLaplace) -> int:
+    """Counts to either side among which cells are close: four scales of the noise."""
+    return max(2, math.ceil(4 * math.sqrt(noise.power) / noise.epsilon))
+
+
 def dense_runs(values: Int64, tally: Int64, window: int, few: int) -> list[tuple[int, int]]:
     """Return the runs of counts where at least ``few`` cells lie within ±window.
 
@@ -82,7 +88,7 @@ def body_of(noisy: NoisyProfile, bound: int | None, limit: int = LIMIT, widest: 
 
     The noise is one: noisy counts are folded into [0, bound], and rows are counts.
     """
-    window = max(2, math.ceil(4 * math.sqrt(noisy.noise.power) / noisy.noise.epsilon))
+    window = window_of(noisy.noise)
     values = np.clip(noisy.values, 0, bound)
     values, where = np.unique(values, return_inverse=True)
     tally = np.bincount(where, weights=noisy.tally).astype(np.int64)
@@ -102,16 +108,22 @@ def body_of(noisy: NoisyProfile, bound: int | None, limit: int = LIMIT, widest: 
 
 def _dense(values: Int64, tally: Int64, window: int, limit: int) -> tuple[list[tuple[int, int]], int] | None:
     """Runs of at most ``limit`` counts and their local number; None if they leave half of the dense cells outside."""
-    few = FEW
-    runs = dense_runs(values, tally, window, few)
-    at_first = _cells_in(runs, values, tally)
+    at_first = cells_in(dense_runs(values, tally, window, FEW), values, tally)
+    runs, few = runs_within(values, tally, window, limit)
+    return (runs, few) if runs and 2 * cells_in(runs, values, tally) >= at_first else None
+
+
+def runs_within(values: Int64, tally: Int64, window: int, limit: int) -> tuple[list[tuple[int, int]], int]:
+    """Runs of at most ``limit`` counts together, and the local number that this takes."""
+    runs, few = dense_runs(values, tally, window, FEW), FEW
     while sum(high - low + 1 for low, high in runs) > limit:
         few *= 2
         runs = dense_runs(values, tally, window, few)
-    return (runs, few) if runs and 2 * _cells_in(runs, values, tally) >= at_first else None
+    return runs, few
 
 
-def _cells_in(runs: list[tuple[int, int]], values: Int64, tally: Int64) -> int:
+def cells_in(runs: list[tuple[int, int]], values: Int64, tally: Int64) -> int:
+    """Number of cells in some runs."""
     before = np.concatenate([[0], np.cumsum(tally)])
     ends = np.searchsorted(values, [high for _, high in runs], "right")
     return int((before[ends] - before[np.searchsorted(values, [low for low, _ in runs])]).sum())

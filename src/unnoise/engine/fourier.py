@@ -54,6 +54,9 @@ BACKGROUND = 0.01
 LOST = math.log(1e8)
 """−log r^L: how strongly what lies past the transform's length is suppressed."""
 
+EM_STEPS, LEAST = 20, 1e-9
+"""Steps of EM to begin with, towards the cells and not yet rough; share of the mean mass that every block keeps."""
+
 PER_OCTAVE = 24
 """Rows to the octave far up: 3 % of a count."""
 
@@ -266,6 +269,12 @@ class FourierChannel:
         """Factor of one step of EM for all items, those outside the ranges seen included."""
         seen = min(1.0, self.exposure)
         return np.asarray(1 - seen + seen * self.pull(state))
+
+    def begun(self, mass: Floats) -> Floats:
+        """Return θ after some steps of EM for the items seen."""
+        for _ in range(EM_STEPS):
+            mass = np.maximum(mass * self.pull(self.at(mass)), LEAST * mass.mean())
+        return np.log(mass / self.widths)
 
     def _shifts(self, state: SeenRows) -> tuple[Floats, ...]:
         """For each part, the rows with one more count of each block; kept with the state, which is asked twice."""

@@ -32,7 +32,7 @@ from .search import BEHIND, Model, Search
 from .vague import smoothest
 from .walk import JUMP
 
-__all__ = ["Posterior", "average", "posterior", "weights"]
+__all__ = ["Posterior", "average", "covariance_of", "posterior", "weights"]
 
 RIDGE = 1e-9
 """Added to a precision whose diagonal is scaled to 1: far below what a cell tells, far above rounding."""
@@ -115,14 +115,14 @@ def posterior(search: Search) -> Posterior:
         laws[i, place] = state.mass
         means[i, place] = state.mass * own.step(state)
         precision = own.hold(model.walk.bands(model.precision))
-        covariance[np.ix_(place, place)] += weight[i] * _covariance(own, state, precision)
+        covariance[np.ix_(place, place)] += weight[i] * covariance_of(own, state, precision)
     mean = np.asarray(weight @ means)
     covariance += (weight[:, None] * (means - mean)).T @ (means - mean)
     order, law = np.argsort(channel.blocks.centres, kind="stable"), np.zeros(size)
     law[order] = average(laws[:, order], weight, [model.family is None for model in models])
     state = channel.at(np.maximum(law, 1e-300))
     open_law = channel.at(np.maximum(smoothest(channel, search.tried, law), 1e-300))
-    vague = _covariance(channel, open_law, np.eye(law.size) / JUMP**2)
+    vague = covariance_of(channel, open_law, np.eye(law.size) / JUMP**2)
     named = [(model.name, float(w)) for model, w in zip(models, weight)]
     return Posterior(channel, law, mean, covariance, vague, channel.alone(state), named)
 
@@ -141,7 +141,7 @@ def _places(all_blocks: Blocks, own: Blocks) -> Int64:
     return np.concatenate([np.arange(own.covered), all_blocks.covered + atoms])
 
 
-def _covariance(channel: FourierChannel, state: SeenRows, prior: Floats) -> Floats:
+def covariance_of(channel: FourierChannel, state: SeenRows, prior: Floats) -> Floats:
     """(D − J) + (D − J)·A⁻¹·(D − J)."""
     information = channel.information(state)
     missing = -information

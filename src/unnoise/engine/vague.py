@@ -58,9 +58,7 @@ def _spread_atoms(channel: FourierChannel, mass: Floats) -> Floats:
     masses = mass.copy()
     if n == 0:
         return masses
-    for j in np.flatnonzero(blocks.first < FAR):
-        if j < n:
-            continue
+    for j in n + np.flatnonzero((mass[n:] > 0) & (blocks.atoms < FAR)):
         away = (4 * NATS / max(float(mass[j]), NATS)) ** 0.25 * math.sqrt(channel.noise.variance)
         weight = np.exp(-0.5 * ((blocks.centres[:n] - blocks.first[j]) / max(away, 0.5)) ** 2) * blocks.widths[:n]
         if weight.sum() > 0:

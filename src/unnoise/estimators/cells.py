@@ -27,7 +27,7 @@ import numpy as np
 from ..arrays import Floats, Int64
 from ..engine.banded import BandedChannel
 from ..engine.blocks import Blocks
-from ..engine.body import FEW, Body, body_of, dense_runs
+from ..engine.body import FEW, Body, body_of, cells_in, dense_runs, runs_within, window_of
 from ..engine.fourier import BACKGROUND, FINENESS, NEGLIGIBLE, FourierChannel, Part
 from ..engine.points import Places, likely_points
 from ..engine.posterior import Posterior, average, posterior, weights
@@ -55,9 +55,6 @@ FURTHEST = 4096
 
 MOST_RUNS = 6
 """Runs that are modelled, those with most cells; the cells of the others stay as they are."""
-
-EM_STEPS = 20
-"""Steps of EM from even masses to begin with."""
 
 _FITTED: WeakKeyDictionary[NoisyProfile, dict[tuple[int, int, int | None, bool], Run | None]] = WeakKeyDictionary()
 """Runs fitted, while their noisy profile lives: a profile and its intervals ask for the same one."""
@@ -264,29 +261,14 @@ def _local_mean(body: Body, noisy: NoisyProfile) -> Floats:
 # ---------------------------------------------------------------- any number of noises
 
 
-def _window(noise: DiscreteLaplace) -> int:
-    """Counts to either side among which cells are close: four scales of the noise."""
-    return max(2, math.ceil(4 * math.sqrt(noise.power) / noise.epsilon))
-
-
 def _runs(values: Int64, noisy: NoisyProfile) -> list[tuple[int, int]]:
     """Return the runs to model, largest number of cells first."""
-    window = _window(noisy.noise)
+    window = window_of(noisy.noise)
     folded, where = np.unique(values, return_inverse=True)
     tally = np.bincount(where, weights=noisy.tally).astype(np.int64)
-    few = FEW
-    runs = dense_runs(folded, tally, window, few)
-    while sum(high - low + 1 for low, high in runs) > LONGEST:
-        few *= 2
-        runs = dense_runs(folded, tally, window, few)
-    running = np.concatenate([[0], np.cumsum(tally)])
-
-    def cells(run: tuple[int, int]) -> int:
-        low, high = np.searchsorted(folded, [run[0], run[1] + 1])
-        return int(running[high] - running[low])
-
+    runs = runs_within(folded, tally, window, LONGEST)[0]
     widened = [(0 if low <= window else low, high) for low, high in runs]
-    return sorted(widened, key=cells, reverse=True)[:MOST_RUNS]
+    return sorted(widened, key=lambda run: cells_in([run], folded, tally), reverse=True)[:MOST_RUNS]
 
 
 def fit_run(noisy: NoisyProfile, low: int, high: int, bound: int | None, *, points: bool = True) -> Run | None:
@@ -310,11 +292,8 @@ def _fit_run(noisy: NoisyProfile, low: int, high: int, bound: int | None, *, poi
     part = Part.of(seen, tally, ends, 1.0)
     blocks = _blocks(top, noisy.noise)
     channel = FourierChannel(blocks, (part,), noisy.noise, collide=False, origin=low, bound=bound)
-    mass = channel.widths * (part.cells / (top + 1))
-    for _ in range(EM_STEPS):
-        mass = np.maximum(mass * channel.pull(channel.at(mass)), 1e-9 * part.cells / mass.size)
-    counts = np.union1d(channel.blocks.first, np.rint(channel.blocks.centres).astype(np.int64))
-    search = explore(channel, np.log(mass / channel.widths), float(part.cells), counts)
+    counts = np.union1d(blocks.first, np.rint(blocks.centres).astype(np.int64))
+    search = explore(channel, channel.begun(blocks.widths * (part.cells / (top + 1))), float(part.cells), counts)
     if points:
         add_points(search, np.arange(top + 1), float(part.cells), origin=low)
     certify(search, counts)
@@ -364,7 +343,7 @@ def known_law(noisy: NoisyProfile, max_count: int | None = None) -> KnownLaw | N
 
 def _last(noisy: NoisyProfile) -> int:
     """Where the cells become sparse: the end of the last dense run, within FURTHEST or the reach of the noise."""
-    runs = dense_runs(np.maximum(noisy.values, 0), noisy.tally, _window(noisy.noise), FEW)
+    runs = dense_runs(np.maximum(noisy.values, 0), noisy.tally, window_of(noisy.noise), FEW)
     longest = max(FURTHEST, noisy.noise.reach(1e-4))
     return max([3, *(min(high, longest) for low, high in runs if low <= longest)])
 

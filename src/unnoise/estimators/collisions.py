@@ -73,9 +73,6 @@ MOST_CROWDS = 4
 START_LOAD = 8.0
 """Items per cell at most to begin with: from a load that no cell can show, no step leads back."""
 
-EM_STEPS = 20
-"""Steps of EM to begin with: towards the cells, not yet rough."""
-
 MOST_STRAYED = 0.02
 """Largest share of cells with totals above the grid from small items alone, for a level to show its large items."""
 
@@ -230,9 +227,7 @@ def _start(channel: FourierChannel, total: float) -> Floats:
     mass *= min(total / float(mass @ np.where(near, blocks.centres, 0.0)), most / float(mass.sum()))
     mass[~near] = 1.0
     mass[blocks.covered :] = np.maximum(mass[blocks.covered :], 1.0)
-    for _ in range(EM_STEPS):
-        mass = np.maximum(mass * channel.pull(channel.at(mass)), 1e-9 * mass.sum() / mass.size)
-    return np.log(mass / blocks.widths)
+    return channel.begun(mass)
 
 
 def overload(noisy: NoisyProfile, used: Sequence[Range]) -> OverloadError:

@@ -73,7 +73,17 @@ def require_columns(label: str, wanted: Sequence[str], have: Sequence[str]) -> N
                 other for other in have if other.lower().strip() == name.lower().strip()
             ]
             hint = f"did you mean {' or '.join(near)}?" if near else f"there is {', '.join(list(have)[:12])}"
-            raise InputError(f"{label}: no column {name!r}; {hint}")
+            raise InputError(f"{label}: no column {name!r}; {_other_delimiter(have) or hint}")
+
+
+def _other_delimiter(have: Sequence[str]) -> str:
+    """Say so where a header that was read as one column seems to be several.
+
+    >>> _other_delimiter(["url;user"]), _other_delimiter(["url", "user"])
+    ("there is one column, 'url;user': is another delimiter needed?", '')
+    """
+    several = len(have) == 1 and any(sign in have[0] for sign in ";\t|, ")
+    return f"there is one column, {have[0]!r}: is another delimiter needed?" if several else ""
 
 
 def rows_in(where: Location, format: str) -> int | None:
