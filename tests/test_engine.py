@@ -350,7 +350,7 @@ def test_chances_of_patterns_are_told_apart_where_they_underflow():
 
 
 def test_points_are_found_from_the_peaks_of_the_best_walk():
-    """Three counts at load 2: one by one they are never found; in twice as many cells distinct was a fifth too large."""
+    """Three counts at load 2: one by one they are never found; in more cells distinct was a fifth too large."""
     counts, numbers = np.array([33, 130, 189]), np.array([5300, 5300, 5300])
     noisy = sketch(counts, numbers, hashed(2**13), DiscreteLaplace(0.184), np.random.default_rng(3))
     found = item_profile(noisy)
