@@ -235,7 +235,7 @@ def _from_peaks(channel: FourierChannel, mass: Floats, among: Places, wanted: fl
     def fit(places: Int64, mass: Floats) -> Mixture:
         return _fit(channel.only(places), places, np.append(mass, far), among)
 
-    fitted = [one for one in _fewer(places, np.bincount(where, weights=weight[heavy]), fit) if one.converged]
+    fitted = [one for one in _fewer(places, np.bincount(where, weights=weight[heavy]).astype(float), fit) if one.converged]
     best = max(fitted, key=lambda one: one.score, default=None)
     if best is None:
         return []
