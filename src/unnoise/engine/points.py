@@ -225,17 +225,17 @@ def _from_peaks(channel: FourierChannel, mass: Floats, among: Places, wanted: fl
     far = mass[channel.blocks.first >= FAR]
     ways = np.sign(np.diff(law, prepend=0.0))
     way = ways[np.maximum.accumulate(np.where(ways != 0, np.arange(law.size), 0))]  # a plateau goes on as it began
-    peak = np.cumsum((way[1:] > 0) & (way[:-1] < 0), out=np.zeros(law.size, dtype=np.int64)[1:])
-    peak = np.append(0, peak)
+    peak = np.append(0, np.cumsum((way[1:] > 0) & (way[:-1] < 0)))
     weight = np.bincount(peak, weights=law)
     middle = np.rint(np.bincount(peak, weights=law * np.arange(law.size)) / np.maximum(weight, LEAST))
     heavy = weight > SLIGHT * weight.sum()
     places, where = np.unique(middle[heavy].astype(np.int64).clip(among.counts[0]), return_inverse=True)
+    heights = np.bincount(where, weights=weight[heavy]).astype(float)
 
     def fit(places: Int64, mass: Floats) -> Mixture:
         return _fit(channel.only(places), places, np.append(mass, far), among)
 
-    fitted = [one for one in _fewer(places, np.bincount(where, weights=weight[heavy]).astype(float), fit) if one.converged]
+    fitted = [one for one in _fewer(places, heights, fit) if one.converged]
     best = max(fitted, key=lambda one: one.score, default=None)
     if best is None:
         return []
