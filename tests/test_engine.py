@@ -347,3 +347,12 @@ def test_chances_of_patterns_are_told_apart_where_they_underflow():
             exact = float(np.logaddexp.reduce(terms)) - square / 2
             assert _log_chance(square, p) == pytest.approx(exact, rel=1e-9, abs=1e-6)
     assert _log_chance(4e4, 10) < _log_chance(3.9e4, 10) < _log_chance(3e4, 2) < -1e4
+
+
+def test_points_are_found_from_the_peaks_of_the_best_walk():
+    """Three counts at load 2: one by one they are never found; in more cells distinct was a fifth too large."""
+    counts, numbers = np.array([33, 130, 189]), np.array([5300, 5300, 5300])
+    noisy = sketch(counts, numbers, hashed(2**13), DiscreteLaplace(0.184), np.random.default_rng(3))
+    found = item_profile(noisy)
+    assert found.diagnostics["models"][0][0] == "3 points"
+    assert found.distinct.value == pytest.approx(15_900, rel=0.02)

@@ -279,7 +279,7 @@ def test_the_same_file_twice_is_refused_unless_asked_for(
     rest = ["-c", "url", "-e", "1", "-o", data.parent / "a.sketch"]
     for other in (data, data.parent / "hard.csv", data.parent / "soft.csv", f"{data.parent}/v*.csv"):
         assert run(monkeypatch, "sketch", data, other, *rest) == 2
-        assert "are the same file, which would be counted twice" in capsys.readouterr().err
+        assert "are the same file; --twice counts it twice" in capsys.readouterr().err
         assert run(monkeypatch, "sketch", data, other, *rest, "--twice") == 0
     copy = data.parent / "copy.csv"
     copy.write_bytes(data.read_bytes())

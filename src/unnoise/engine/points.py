@@ -13,8 +13,9 @@ prior's where the cells say nothing, and walks and points can be compared [1]_.
 
 **Places.** Where the maximum-likelihood profile is at hand they are those of its masses, as they stand and grouped with
 their neighbours, the lightest left out one by one; and a single mass is tried at every place near the median. Otherwise
-one mass is put where a single count would explain the cells best, and more where the cells pull most, each moved while
-that helps, as long as twice what the last one gained could still bring the mixture within reach of the best model.
+they are the peaks of the best walk, the lightest left out one by one; and one mass is put where a single count would
+explain the cells best, and more where the cells pull most, as long as twice what the last one gained could still bring
+the mixture within reach of the best model. Both are moved while that helps, and the best of every size counts.
 There places are uncertain too. With 1 + v_i the likelihood of mass i at all its places, relative to that at its best, a
 mixture is worth about Π(1 + v_i) times what its best places are, and is averaged over sets of places drawn by
 likelihood: so that cells which cannot be told to hold 0 or 1 are not taken for either.
@@ -34,6 +35,7 @@ from scipy.special import gammaln
 
 from ..arrays import Floats, Int64
 from .banded import BandedChannel
+from .blocks import FAR
 from .channel import Dense, add_diagonal
 from .fourier import FourierChannel
 from .mode import find_mode
@@ -41,8 +43,8 @@ from .walk import LEVEL, Walk
 
 __all__ = ["Mixture", "Places", "likely_points", "pulled_points"]
 
-MOST_POINTS, MOST_PULLED = 12, 6
-"""Masses at most, and where each has to be looked for: with more a walk does as well."""
+MOST_POINTS, ENOUGH = 12, 6
+"""Masses at most; where each has to be looked for, as many of them are tried even if the last one did not help."""
 
 MOVES = 6
 """How often masses are moved to their medians; one by one, twice as often."""
@@ -59,8 +61,14 @@ NEAR = 8
 FIRSTS = 4
 """Single masses to begin with, of which the best is kept."""
 
+UNSURE = 12.0
+"""Nats that a mixture may be worth more than its best places are."""
+
 UNLIKELY, DRAWS = 1e-3, 12
 """Places of less than this share of the best place's likelihood are left out; sets of places drawn."""
+
+SLIGHT = 1e-4
+"""Share of all masses below which one is no point."""
 
 LEAST = 1e-9
 """Share of the total that a mass begins with at least."""
@@ -147,7 +155,7 @@ def _volume(information: Floats, mass: Floats, near: int, among: Places) -> floa
 
 def likely_points(channel: BandedChannel, likely: Floats, among: Places) -> list[Mixture]:
     """Fit mixtures from the maximum-likelihood masses, drop by drop fewer; every set of places once."""
-    at = np.flatnonzero(likely > 1e-4)
+    at = np.flatnonzero(likely > SLIGHT)
     if at.size == 0 or at.size > 5 * MOST_POINTS:
         return []
     groups = np.split(at, np.flatnonzero(np.diff(at) > 1) + 1)
@@ -175,7 +183,7 @@ def _fewer(places: Int64, mass: Floats, fit: Callable[[Int64, Floats], Mixture])
         heaviest = np.sort(np.argsort(-mass, kind="stable")[:MOST_POINTS])
         mixture = fit(places[heaviest], mass[heaviest])
         found.append(mixture)
-        rest = np.sort(np.argsort(mixture.mass, kind="stable")[1:])
+        rest = np.sort(np.argsort(mixture.mass[: mixture.places.size], kind="stable")[1:])
         places, mass = mixture.places[rest], mixture.mass[rest]
     return found
 
@@ -203,8 +211,40 @@ def _medians(channel: BandedChannel, mixture: Mixture) -> Int64:
 # ---------------------------------------------------------------- one by one, where the cells pull
 
 
-def pulled_points(channel: FourierChannel, among: Places, wanted: float) -> list[Mixture]:
-    """Fit mixtures of 1, 2, … masses; ``wanted`` is the score that would count."""
+def pulled_points(channel: FourierChannel, mass: Floats, among: Places, wanted: float) -> list[Mixture]:
+    """Fit mixtures from the peaks of these masses, and of 1, 2, … points; ``wanted`` is the score that would count."""
+    found = [*_from_peaks(channel, mass, among, wanted), *_one_by_one(channel, among, wanted)]
+    found = sorted((one for one in found if one.converged), key=lambda one: one.score)
+    best = {one.places.size: one for one in found if one.score > wanted - UNSURE}  # the last of every size is the best
+    return [each for one in best.values() for each in _neighbourhood(channel, one, among)]
+
+
+def _from_peaks(channel: FourierChannel, mass: Floats, among: Places, wanted: float) -> list[Mixture]:
+    """A point for every peak, the lightest left out one by one; the best of these with its masses moved."""
+    law = channel.blocks.spread(mass, int(among.counts[-1]))
+    far = mass[channel.blocks.first >= FAR]
+    ways = np.sign(np.diff(law, prepend=0.0))
+    way = ways[np.maximum.accumulate(np.where(ways != 0, np.arange(law.size), 0))]  # a plateau goes on as it began
+    peak = np.append(0, np.cumsum((way[1:] > 0) & (way[:-1] < 0)))
+    weight = np.bincount(peak, weights=law)
+    middle = np.rint(np.bincount(peak, weights=law * np.arange(law.size)) / np.maximum(weight, LEAST))
+    heavy = weight > SLIGHT * weight.sum()
+    places, where = np.unique(middle[heavy].astype(np.int64).clip(among.counts[0]), return_inverse=True)
+    heights = np.bincount(where, weights=weight[heavy]).astype(float)
+
+    def fit(places: Int64, mass: Floats) -> Mixture:
+        return _fit(channel.only(places), places, np.append(mass, far), among)
+
+    fitted = [one for one in _fewer(places, heights, fit) if one.converged]
+    best = max(fitted, key=lambda one: one.score, default=None)
+    if best is None:
+        return []
+    best = _settled(channel, best, among, wanted)
+    return _fewer(best.places, best.mass[: best.places.size], fit)
+
+
+def _one_by_one(channel: FourierChannel, among: Places, wanted: float) -> list[Mixture]:
+    """Mixtures of 1, 2, … points, each put where the cells pull most."""
     found: list[Mixture] = []
     firsts = [_fit(channel.only(places), places, mass, among) for places, mass in _first(channel, among)]
     best = max(firsts, key=lambda one: one.value if one.converged else -math.inf)
@@ -212,14 +252,14 @@ def pulled_points(channel: FourierChannel, among: Places, wanted: float) -> list
     while best.converged:
         found.append(best)
         size = best.places.size
-        if size == min(MOST_PULLED, among.counts.size):
+        if size == min(MOST_POINTS, among.counts.size):
             break
         gain = best.value - found[-2].value if size > 1 else np.inf
-        if best.score + 2 * gain < wanted:
+        if best.score + 2 * gain < wanted or (size > ENOUGH and best.score < found[-2].score):
             break
         places, mass = _another(best, among)
         best = _settled(channel, _fit(channel.only(places), places, mass, among), among, wanted)
-    return [each for one in found for each in _neighbourhood(channel, one, among)]
+    return found
 
 
 def _first(channel: FourierChannel, among: Places) -> list[tuple[Int64, Floats]]:

@@ -289,7 +289,8 @@ def add_points(search: Search, counts: Int64, total: float, *, origin: int = 0) 
     total : what the masses add up to, roughly
     """
     seeing: Any = search.channel
-    found = pulled_points(seeing, Places(counts, origin, total, search.level), search.most - BEHIND)
+    mass = seeing.widths * np.exp(search.start if search.best is None else search.best.theta)
+    found = pulled_points(seeing, mass, Places(counts, origin, total, search.level), search.most - BEHIND)
     search.add(*(Model.of(each, ONE_OF_MANY) for each in found))
 
 

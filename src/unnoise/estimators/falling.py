@@ -20,8 +20,8 @@ corner T̄**: were T ≥ τ, the columns before τ and the rows would hold at le
 ladder for which the numbers there are too small for it, up to an error of ``DOUBT`` for each rung.
 
 For "exactly" (noise on f) sums of the numbers from the top make the curve, each with one noise more. There is no such
-M: a single item may hide at any count. Octaves past the last with a significant sum are left out of the *value* (not
-of the intervals).
+M: a single item may hide at any count. The *value* (not the intervals) ends with the octave of the last run of blocks
+that surely holds items: single blocks first, then runs of 2, 4, … beyond those found, ``CHANCE`` for all together.
 
 .. [1] R. E. Barlow et al., "Statistical Inference under Order Restrictions", 1972.
 .. [2] M. Hay, V. Rastogi, G. Miklau, D. Suciu, "Boosting the accuracy of differentially private histograms through
@@ -47,6 +47,9 @@ __all__ = ["corner", "falling", "largest_count", "last_corner", "spread", "upper
 
 DOUBT = 1e-6
 """Probability with which a bound on the diagram is drawn too tight."""
+
+CHANCE = 0.01
+"""Probability with which any run of blocks without items is taken for one that holds some."""
 
 POINTS = 16
 """Most counts among which the items of one block are spread."""
@@ -261,8 +264,11 @@ def octaves(curve: NoisyCurve) -> list[tuple[int, int]]:
 
 def _alive(curve: NoisyCurve) -> int:
     """Return how many blocks reach to the end of the last octave that holds more than noise."""
-    kept = 1
-    for begin, end in octaves(curve):
-        if int(curve.numbers[begin:end].sum()) > upper_quantile(curve.noise, end - begin, DOUBT):
-            kept = end
-    return kept
+    held = np.concatenate([[0], np.cumsum(curve.numbers)])
+    kept, length = 1, 1
+    while length <= curve.numbers.size:
+        more = held[length:] - held[:-length] > upper_quantile(curve.noise, length, CHANCE / (2 * curve.numbers.size))
+        found = np.flatnonzero(more[kept:]) + kept  # a run that begins with what is kept already tells nothing new
+        kept = int(found[-1]) + length if found.size else kept
+        length *= 2
+    return next(end for _, end in octaves(curve) if end >= kept)

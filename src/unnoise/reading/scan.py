@@ -62,7 +62,7 @@ def require_once(places: Sequence[Location]) -> None:
             found = os.stat(place)
             first = seen.setdefault((found.st_dev, found.st_ino), place)
             if first is not place:
-                raise InputError(f"{first} and {place} are the same file, which would be counted twice")
+                raise InputError(f"{first} and {place} are the same file; twice=True counts it twice")
 
 
 def require_columns(label: str, wanted: Sequence[str], have: Sequence[str]) -> None:
