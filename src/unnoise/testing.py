@@ -63,7 +63,7 @@ def release(sketch: Sketch) -> NoisyCounts:
 
 def direct(
     items: Any, *, epsilon: Any, counts: Any = None, person: Any = None, max_contributions: int | None = None,
-    by: Any = None, groups: Any = None, all_groups: Any = None,
+    by: Any = None, groups: Any = None, all_groups: Any = None, max_count: int | None = None,
 ) -> Any:  # fmt: skip
     """Return :func:`unnoise.direct`'s answer from noise that is not private; ``un.direct`` refuses.
 
@@ -73,7 +73,9 @@ def direct(
     """
     from .api import _direct
 
-    profiles = _direct(items, epsilon, counts, person, max_contributions, by, groups, all_groups, for_tests=True)
+    profiles = _direct(
+        items, epsilon, counts, person, max_contributions, by, groups, all_groups, top=max_count, for_tests=True
+    )
     return profiles[""] if groups is None else profiles
 
 
