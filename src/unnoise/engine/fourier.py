@@ -137,13 +137,18 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class SeenRows:
-    """Masses seen through the channel: log likelihood, and for each part its rows and its twice cumulated law."""
+    """Masses seen through the channel: log likelihood, and for each part its rows and its cumulated law."""
 
     mass: Floats
     value: float
     rows: tuple[Floats, ...]
-    twice: tuple[Floats, ...]
+    once: Floats
     shifts: list[Floats] = field(default_factory=list)
+
+    @cached_property
+    def twice(self) -> Floats:
+        """The law of each part cumulated once more: what shifts are made from."""
+        return np.cumsum(self.once, axis=1)
 
 
 class FourierChannel:
@@ -210,29 +215,44 @@ class FourierChannel:
         """See these masses through the channel."""
         if not self.collide:
             return self._one_by_one(mass)
-        value, rows, twice = 0.0, [], []
+        value, rows = 0.0, []
         around = self.law.transform(self.blocks.spread(mass, self.law.last)) - float(mass.sum())
-        for part in self.parts:
-            cumulated, again = self.law.cumulated(part.rate * around)
-            at_ends = np.concatenate([[0.0], cumulated[part.ends - self.law.low], [1.0]])
-            chances = np.maximum(at_ends[1:] - at_ends[:-1], 0.0) + BACKGROUND / part.cells
+        once = self.law.cumulated(self._rates * around)
+        for part, at_ends, cumulated in zip(self.parts, self._at_ends, once):
+            seen = cumulated[at_ends]
+            seen[1:] -= cumulated[at_ends[:-1]]
+            chances = np.maximum(np.append(seen, 1.0 - cumulated[at_ends[-1]]), 0.0) + BACKGROUND / part.cells
             value += float(part.seen @ np.log(chances))
             rows.append(chances)
-            twice.append(again)
-        return SeenRows(mass, value, tuple(rows), tuple(twice))
+        return SeenRows(mass, value, tuple(rows), once)
+
+    @cached_property
+    def _rates(self) -> Floats:
+        """Mass of one item in each cell, part by part (down)."""
+        return np.array([[part.rate] for part in self.parts])
+
+    @cached_property
+    def _at_ends(self) -> list[Int64]:
+        """Where in the cumulated law the rows of each part end."""
+        return [part.ends - self.law.low for part in self.parts]
 
     def _one_by_one(self, mass: Floats) -> SeenRows:
         """See masses that share no cells: the law is linear in them."""
         rows = [part.rate * (shifted @ mass) + BACKGROUND / part.cells
                 for part, shifted in zip(self.parts, self._alone)]  # fmt: skip
         told = sum(float(part.seen @ np.log(seen)) for part, seen in zip(self.parts, rows))
-        noises = (self.law.twice_noise,) * len(self.parts)
-        return SeenRows(mass, told - float(mass.sum()) * self.exposure, tuple(rows), noises, self._alone)
+        return SeenRows(mass, told - float(mass.sum()) * self.exposure, tuple(rows), self._noise_once, self._alone)
+
+    @cached_property
+    def _noise_once(self) -> Floats:
+        """The law of the noise alone, cumulated, for every part."""
+        return self.law.cumulated(np.zeros((len(self.parts), 1), dtype=complex))
 
     @cached_property
     def _alone(self) -> list[Floats]:
         """For each part, the rows of one count of each block, no other items in the cell."""
-        return [np.maximum(self.shifted(part, self.law.twice_noise), 0.0) for part in self.parts]
+        twice = np.cumsum(self._noise_once, axis=1)
+        return [np.maximum(self.shifted(part, noise), 0.0) for part, noise in zip(self.parts, twice)]
 
     def shifted(self, part: Part, twice: Floats, blocks: Blocks | None = None) -> Floats:
         """Probability of each row (down) for a noisy cell with one more count of each block (across)."""
@@ -363,18 +383,10 @@ class _Law:
         """Transform of the masses at counts 0..last."""
         return np.asarray(rfft(masses * self.down, self.length))
 
-    def cumulated(self, around: Complex) -> tuple[Floats, Floats]:
-        """Return the law of noisy cells once and twice cumulated, ``around`` being the logarithm of its transform."""
-        once = np.cumsum(self._back(np.exp(around + self.log_noise)))
-        return once, np.cumsum(once)
-
-    @cached_property
-    def twice_noise(self) -> Floats:
-        """The noise itself, twice cumulated."""
-        return self.cumulated(np.zeros(1, dtype=complex))[1]
-
-    def _back(self, around: Complex) -> Floats:
-        """Return the law from low to last."""
-        wrapped = irfft(around, self.length)
-        law = np.concatenate([wrapped[self.low :], wrapped[: self.last + 1]]) if self.low else wrapped[: self.last + 1]
-        return np.asarray(np.maximum(law * self.up, 0.0))
+    def cumulated(self, around: Complex) -> Floats:
+        """Return laws of noisy cells (down), cumulated from low to last; ``around`` are logarithms of transforms."""
+        wrapped = irfft(np.exp(around + self.log_noise), self.length)
+        law = np.concatenate([wrapped[:, self.low :], wrapped[:, : self.last + 1]], axis=1) if self.low else (
+            wrapped[:, : self.last + 1])
+        law *= self.up
+        return np.cumsum(np.maximum(law, 0.0, out=law), axis=1)
