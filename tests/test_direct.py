@@ -605,6 +605,25 @@ def test_answers_do_not_contradict_each_other() -> None:
     assert p.entropy.value <= math.log(p.distinct.high)
 
 
+@pytest.mark.parametrize("kind", ["direct", "hashed", "known"])
+def test_numbers_of_items_are_the_same_wherever_they_stand(kind: str) -> None:
+    """The number of all items is uncertain too: intervals of shares are none of numbers."""
+    items = np.random.default_rng(2).zipf(1.8, 300)
+    with testing.seeded(5):
+        if kind == "direct":
+            p = testing.direct(items, epsilon=0.5)
+        else:
+            sketch = un.Sketch.hashed(2**8, epsilon=0.5) if kind == "hashed" else un.Sketch.known(300, epsilon=0.5)
+            sketch.update(items % 300)
+            p = un.reconstruct(testing.release(sketch), method="auto" if kind == "hashed" else "isotonic")
+    columns, once = p.columns(), p.exactly(1)
+    at = columns["count"].tolist().index(1)
+    assert [columns[name][at] for name in ("items", "low", "high")] == pytest.approx([once.value, *once.interval])
+    said = next(line.split() for line in str(p).split("\n") if line.split()[:2] == ["exactly", "once"])
+    row = next(line.split() for line in str(p).split("\n") if line.split()[:1] == ["1"])
+    assert row[1:5] == said[2:6]
+
+
 def test_answers_can_be_recomputed_from_the_curve() -> None:
     p = un.direct([1, 1, 2, 3], epsilon=1)
     again = un.reconstruct(p.curve)

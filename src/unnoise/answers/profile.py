@@ -450,10 +450,10 @@ class Profile:
         ``items``, ``low``, ``high`` and ``stderr`` are numbers of items; ``share``, ``share_low`` and ``share_high``
         are shares.
         """
-        share, unit = self.entries(self.support, level), float(self.items)
+        share, items = self.entries(self.support, level), self._answers(self.support, self.support, level, 1.0)
         return {
-            "count": self.support, "items": share.value * unit, "low": share.low * unit, "high": share.high * unit,
-            "stderr": share.stderr * unit, "share": share.value, "share_low": share.low, "share_high": share.high,
+            "count": self.support, "items": items.value, "low": items.low, "high": items.high, "stderr": items.stderr,
+            "share": share.value, "share_low": share.low, "share_high": share.high,
         }  # fmt: skip
 
     def to_arrow(self, level: float = 0.95) -> Any:

@@ -177,11 +177,10 @@ def rich_table(*columns: str, left: Sequence[str] | None = None) -> Any:
 
 def _entry_rows(profile: Profile) -> list[tuple[str, str, str]]:
     t = profile.shown()
-    answers = profile.entries(t)
-    unit = float(profile.items)
+    answers = profile._answers(t, t, 0.95, 1.0)
     rows = []
-    for count, *parts in zip(t, answers.value, answers.low, answers.high):
-        value, low, high = sensible(Estimate(parts[0] * unit, 0.0, parts[1] * unit, parts[2] * unit))
+    for count, value, low, high in zip(t, answers.value, answers.low, answers.high):
+        value, low, high = sensible(Estimate(value, 0.0, low, high))
         rows.append((f"{int(count):,}", value, f"{low} – {high}"))
     return rows
 
