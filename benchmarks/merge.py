@@ -13,8 +13,9 @@ persons knows (``NoisyCounts.max_count``); ``--no-bound`` leaves that out.
 
 Columns: relative RMSE of distinct; mean shuffle distance (half the ℓ1 distance of the frequency histograms 1 … 10+);
 coverage of the 95 % interval of distinct; how many of its widths the worst miss was away; share of the runs marked as
-more model than data, and refused; seconds of a processor for a fit. Beside them stands what the cells alone tell: the least standard error
-of an unbiased answer that knows the bound on counts (Cramér and Rao, at the true profile; items are given, not drawn).
+more model than data, and refused; seconds of a processor for a fit. Beside them stands what the cells alone tell: the
+least standard error of an unbiased answer that knows the bound on counts (Cramér and Rao, at the true profile; items
+are given, not drawn).
 """
 
 from __future__ import annotations
