@@ -125,6 +125,7 @@ ANSWERS = {
     "degrees": [("degrees.json", ("answers",)), ("published.json", ("answers",)), ("degrees.html", ())],
     "daily": [("week.json", ("answers",)), ("month.json", ("answers",)), ("month.html", ())],
     "sites": [("union.json", ()), ("all.html", ())],
+    "start": [],
 }
 """What a project leaves behind, and where in it the answers are that its truth.json knows."""
 
@@ -146,7 +147,7 @@ def test_projects_run_from_top_to_bottom(page, tmp_path, monkeypatch):
         for line in code.strip().split("\n"):
             done = subprocess.run(["bash", "-e", "-c", line], capture_output=True, text=True)
             assert done.returncode == 0, (line, done.stderr)
-    truth = json.loads(Path("truth.json").read_text())
+    truth = json.loads(Path("truth.json").read_text()) if ANSWERS[page.stem] else {}
     for name, where in ANSWERS[page.stem]:
         text = Path(name).read_text()
         assert len(text) > 100

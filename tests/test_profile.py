@@ -151,11 +151,11 @@ def test_quantile_of_far_counts_is_covered_by_its_interval():
     rng = np.random.default_rng(3)
     counts = np.sort(rng.integers(0, 10**6, 300))
     hits = 0
-    for seed in range(60):
+    for seed in range(20):
         profile = noisy_profile(np.random.default_rng(seed), counts, DiscreteLaplace("0.1"))
         e = reconstruct(profile, method="isotonic").quantile(0.5)
         hits += e.low <= counts[149] <= e.high
-    assert hits >= 50  # P(Binomial(60, 0.95) < 50) = 2e-4 at the nominal level; measured 60
+    assert hits >= 15  # P(Binomial(20, 0.95) < 15) = 3e-4 at the nominal level; with these seeds 20
 
 
 def test_table_rows_partition_and_add_up(p):
