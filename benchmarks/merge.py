@@ -13,8 +13,9 @@ persons knows (``NoisyCounts.max_count``); ``--no-bound`` leaves that out.
 
 Columns: relative RMSE of distinct; mean shuffle distance (half the ℓ1 distance of the frequency histograms 1 … 10+);
 coverage of the 95 % interval of distinct; how many of its widths the worst miss was away; share of the runs marked as
-more model than data, and refused; seconds a fit. Beside them stands what the cells alone tell: the least standard error
-of an unbiased answer that knows the bound on counts (Cramér and Rao, at the true profile; items are given, not drawn).
+more model than data, and refused; seconds of a processor for a fit. Beside them stands what the cells alone tell: the
+least standard error of an unbiased answer that knows the bound on counts (Cramér and Rao, at the true profile; items
+are given, not drawn).
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def merged(cells: np.ndarray, kind: str, epsilon: str | float, power: int) -> un
 
 def measure(noisy: un.NoisyCounts, frequencies: np.ndarray, bound: int | None) -> dict[str, float]:
     """Compare one answer with the truth; a refusal is a row of its own."""
-    start = time.perf_counter()
+    start = time.process_time()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -91,7 +92,7 @@ def measure(noisy: un.NoisyCounts, frequencies: np.ndarray, bound: int | None) -
             distinct = profile.distinct
     except (un.OverloadError, un.ConvergenceError):
         return {"refused": 1.0}
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     counts = np.zeros(MOST_FREQUENT)
     items = profile.mass * profile.items
     np.add.at(counts, np.minimum(profile.support[profile.support > 0], MOST_FREQUENT) - 1, items[profile.support > 0])

@@ -15,7 +15,7 @@ from invariants import broken, check, draw
 
 from unnoise.answers.reconstruct import reconstruct
 
-RUNS = 150
+RUNS = 300
 BATCH = 30
 MOST = 10
 """Log₂ of the cells at most, to keep it quick."""
