@@ -359,7 +359,7 @@ def test_demo(shell, tmp_path, monkeypatch):
     for name in ("direct", "epsilon=0.1", "merged"):
         for label, true in truth.items():
             answer = found["answers"][name][label]
-            spread = max(answer["high"] - answer["low"], 1)
+            spread = 6 * max(answer["high"] - answer["low"], 1)  # at ε = 2 the noise passes 12 once in 10^10
             assert answer["low"] - spread <= true <= answer["high"] + spread, (name, label)
     page = (tmp_path / "out/demo/report.html").read_text()
     assert "items occurred exactly once." in page
