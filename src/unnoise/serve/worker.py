@@ -121,7 +121,8 @@ def _limit_memory(extra: int) -> None:
 
 
 def main() -> None:
-    """Answer requests until the server is gone."""
+    """Answer requests until the server is gone; what answers need is loaded first, so that nobody waits for it."""
+    from ..answers import sites  # noqa: F401
     from .work import WORK
 
     replies = os.fdopen(os.dup(1), "wb")
