@@ -23,7 +23,7 @@ NOTEBOOKS: dict[str, list[str]] = {
     ],
     "reach": [
         "# Reach and frequency\n\nThree sites count users; nobody shows their rows.",
-        "import numpy as np\nimport unnoise as un\n\nrng = np.random.default_rng(1)\nsites = {}\nfor name in ('news', 'shop', 'video'):\n"
+        "import numpy as np\n\nimport unnoise as un\n\nrng = np.random.default_rng(1)\nsites = {}\nfor name in ('news', 'shop', 'video'):\n"
         "    sketch = un.Sketch.hashed(2**13, epsilon=1, item_types=['int'])\n    sketch.update(rng.choice(9000, 3000, replace=False))\n"
         "    sketch.release()\n    sites[name] = sketch",
         "How many users were reached by any of them, and how many by two:",
@@ -33,7 +33,7 @@ NOTEBOOKS: dict[str, list[str]] = {
     ],
     "degrees": [
         "# Degrees of a graph\n\nThe degree of a node is how often it occurs in the edge list.",
-        "import numpy as np\nimport unnoise as un\n\nrng = np.random.default_rng(2)\nedges = rng.zipf(1.8, (30_000, 2)) % 5_000\n"
+        "import numpy as np\n\nimport unnoise as un\n\nrng = np.random.default_rng(2)\nedges = rng.zipf(1.8, (30_000, 2)) % 5_000\n"
         "degrees = np.bincount(edges.ravel())\np = un.profile(edges.ravel(), epsilon=1)",
         "un.profile(edges.ravel(), epsilon=1).plot();",
         "Beside the truth, which only a simulation has:",
@@ -42,7 +42,7 @@ NOTEBOOKS: dict[str, list[str]] = {
     ],
     "merging": [
         "# Merging days\n\nEach day has noise of its own; merged, they add up.",
-        "import numpy as np\nimport unnoise as un\n\nrng = np.random.default_rng(3)\n"
+        "import numpy as np\n\nimport unnoise as un\n\nrng = np.random.default_rng(3)\n"
         "days = [rng.zipf(1.7, 8000) % 20_000 for _ in range(5)]\nsketches = []\nfor day in days:\n"
         "    sketch = un.Sketch.hashed(2**14, epsilon=1, item_types=['int'])\n    sketch.update(day)\n    sketch.release()\n"
         "    sketches.append(sketch)",
@@ -52,7 +52,7 @@ NOTEBOOKS: dict[str, list[str]] = {
     ],
     "direct": [
         "# Direct or sketch?\n\nWho holds all rows does better without a sketch.",
-        "import numpy as np\nimport unnoise as un\n\nitems = np.random.default_rng(4).zipf(1.8, 20_000) % 8_000\n"
+        "import numpy as np\n\nimport unnoise as un\n\nitems = np.random.default_rng(4).zipf(1.8, 20_000) % 8_000\n"
         "truth = np.unique(items).size\nhere = un.profile(items, epsilon=0.5)\n"
         "there = un.profile(items, epsilon=0.5, model='sketch', cells=2**13)\ntruth, here.distinct, there.distinct",
         "The guarantee is the same, ε = 0.5 for one occurrence; what differs is where the noise goes, and what can be done "
@@ -61,7 +61,7 @@ NOTEBOOKS: dict[str, list[str]] = {
     ],
     "check": [
         "# Checking a claim\n\nCells at or below zero must look like the noise they are said to carry, whatever the data.",
-        "import numpy as np\nimport unnoise as un\n\ncounts = np.random.default_rng(5).poisson(0.5, 20_000)\n"
+        "import numpy as np\n\nimport unnoise as un\n\ncounts = np.random.default_rng(5).poisson(0.5, 20_000)\n"
         "honest = counts + un.discrete_laplace(20_000, 1)\nun.reconstruct(honest, epsilon=1).diagnostics['claim']",
         "The same cells, said to be ε = 2:",
         "import warnings\n\nwith warnings.catch_warnings(record=True) as said:\n    warnings.simplefilter('always')\n"

@@ -21,7 +21,7 @@ ladder for which the numbers there are too small for it, up to an error of ``DOU
 
 For "exactly" (noise on f) sums of the numbers from the top make the curve, each with one noise more. There is no such
 M: a single item may hide at any count. The *value* (not the intervals) ends with the octave of the last run of blocks
-that surely holds items: single blocks first, then runs of 2, 4, … beyond those found, ``CHANCE`` for all together.
+that surely holds items: single blocks first, then runs of 2, 4, … beyond those found, with ``CHANCE`` for all together.
 
 .. [1] R. E. Barlow et al., "Statistical Inference under Order Restrictions", 1972.
 .. [2] M. Hay, V. Rastogi, G. Miklau, D. Suciu, "Boosting the accuracy of differentially private histograms through
@@ -38,7 +38,7 @@ from scipy.optimize import isotonic_regression
 from scipy.special import ndtri
 
 from ..arrays import Floats, Int64
-from ..curve import NoisyCurve
+from ..curve import SINGLE, NoisyCurve
 from ..noise import DiscreteLaplace
 from ._descent import descent
 
@@ -263,12 +263,20 @@ def octaves(curve: NoisyCurve) -> list[tuple[int, int]]:
 
 
 def _alive(curve: NoisyCurve) -> int:
-    """Return how many blocks reach to the end of the last octave that holds more than noise."""
+    """Return how many blocks reach to the end of the last octave that holds more than noise.
+
+    A run that ends at the count t may take a share 1/t of the error, so that no count beyond belief is ever shown.
+    """
     held = np.concatenate([[0], np.cumsum(curve.numbers)])
-    kept, length = 1, 1
-    while length <= curve.numbers.size:
-        more = held[length:] - held[:-length] > upper_quantile(curve.noise, length, CHANCE / (2 * curve.numbers.size))
-        found = np.flatnonzero(more[kept:]) + kept  # a run that begins with what is kept already tells nothing new
-        kept = int(found[-1]) + length if found.size else kept
-        length *= 2
+    single, lengths = min(SINGLE["exactly"], curve.numbers.size), curve.numbers.size.bit_length()
+    kept = 1
+    for length in (1 << i for i in range(lengths)):
+        found = held[length:] - held[:-length]
+        likely = np.flatnonzero(found > upper_quantile(curve.noise, length, CHANCE / (lengths * single)))
+        for begin in likely[likely >= kept][::-1].tolist():  # what is kept already tells nothing new
+            end = begin + length
+            chance = CHANCE / (lengths * max(single, int(curve.last[end - 1])))
+            if found[begin] > upper_quantile(curve.noise, length, chance):
+                kept = end
+                break
     return next(end for _, end in octaves(curve) if end >= kept)
