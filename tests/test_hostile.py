@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import random
 import struct
 import sys
 from collections.abc import Callable
@@ -20,13 +21,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "audits"))
 
 import _corpus
 import _hostile_files
+import _hostile_inputs
 
 from sketch_tools import make, refused
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.errors import ConvergenceError, FormatError, IncompatibleError, InputError
 from unnoise.layout import Layout
 from unnoise.noise import DiscreteLaplace
-from unnoise.noisy import NoisyCounts
+from unnoise.noisy import NoisyCounts, tally
 from unnoise.protocols.shares import Server, Task, combine
 from unnoise.protocols.shares.messages import pack, unpack
 from unnoise.reading.groups import GroupedSketch
@@ -164,3 +166,22 @@ def test_a_number_of_cells_beyond_all_floats(tmp_path: Path) -> None:
 def test_addresses_of_no_collector(address: str) -> None:
     with pytest.raises(InputError, match="the address must be"):
         Client(address, "un_x")
+
+
+def test_counts_next_to_the_end_of_64_bits() -> None:
+    """Their median as a float is no such number."""
+    high = 2**63 - 1
+    values, how_many = tally(np.array([high, -5, high, high - 3, high]))
+    assert values.tolist() == [-5, high - 3, high]
+    assert how_many.tolist() == [1, 1, 3]
+
+
+def test_a_parquet_file_that_asks_for_more_memory_than_there_is(tmp_path: Path, monkeypatch: Any) -> None:
+    """Polars takes the lengths in a footer for true and aborts the process (input 6126): Arrow is asked first."""
+    import polars as pl
+
+    monkeypatch.setattr(pl, "scan_parquet", lambda *_, **__: pytest.fail("polars has seen the file"))
+    hostile = tmp_path / "rows.parquet"
+    hostile.write_bytes(_hostile_inputs.make_file(random.Random("1/6126")).data)
+    with pytest.raises(InputError, match=r"not readable as parquet.*size limit"):
+        open_source([str(hostile)]).schema(Wanted(columns=("x",)))

@@ -83,6 +83,12 @@ def test_tokens_are_hashed_and_revocable(store):
         store.make_token("viewer", "berlin", "me")
 
 
+@pytest.mark.parametrize("site", [{}, [], "", 0, "a b"])
+def test_a_token_names_its_site(store, site):
+    with pytest.raises(InputError, match="site must be 1 to 64 letters"):
+        store.make_token("site", site, "test")
+
+
 def test_one_report_for_a_site_and_period_and_no_noise_twice(store):
     store.make_task(TASK, "me")
     first, second = "a" * 64, "b" * 64

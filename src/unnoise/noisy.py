@@ -89,8 +89,8 @@ class _Counter:
     def add(self, block: Int64) -> None:
         low, high = int(block.min()), int(block.max())
         if self.dense.size == 0:
-            middle = int(np.median(block)) if high - low >= WINDOW else (low + high) // 2
-            self.low = middle
+            middle = block.size // 2  # of the values, as whole numbers: near 2⁶³ a float would lie outside of them
+            self.low = int(np.partition(block, middle)[middle]) if high - low >= WINDOW else (low + high) // 2
         if not (self.low <= low and high < self.low + self.dense.size):
             self._grow(low, high)
             end = self.low + self.dense.size

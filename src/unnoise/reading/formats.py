@@ -70,8 +70,12 @@ class Format:
 
 
 def _scan_parquet(where: Location, _: Dialect, names: Names) -> pl.LazyFrame:
+    """Scan a Parquet file, whose footer Arrow has read: polars trusts the lengths there, and takes the process down."""
     import polars as pl
+    from pyarrow.parquet import read_metadata
 
+    if not isinstance(where, str):
+        read_metadata(where)
     return pl.scan_parquet(where, glob=False)
 
 

@@ -113,8 +113,9 @@ class Store:
             raise InputError(
                 f"a site must be named for role 'site' and for no other, got {role!r:.80} and {site!r:.80}"
             )
+        named = None if site is None else check_name("site", site)
         token, name, hashed = access.new_token(role)
-        row = {"id": name, "role": role, "site": site and check_name("site", site), "hash": hashed, "created": now()}
+        row = {"id": name, "role": role, "site": named, "hash": hashed, "created": now()}
         with self.engine.begin() as connection:
             connection.execute(schema.tokens.insert().values(**row))
             _note(connection, who, "made token", f"{name} ({role}{f' {site}' if site else ''})")
