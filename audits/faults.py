@@ -95,7 +95,7 @@ def failed(found: dict[str, Any]) -> list[str]:
 def main() -> None:
     """Run the audit."""
     audit = Audit(
-        "faults", __doc__, signals=(60, 4), kills=(100, 4), shares=(20, 0), collector=(45, 0), disks=(20, 1),
+        "faults", __doc__, signals=(60, 4), kills=(100, 4), shares=(20, 0), collector=(105, 0), disks=(20, 1),
         jumps=(100, 5), memory=(20, 0),
     )  # fmt: skip
     found = audit.run(steps(audit))
