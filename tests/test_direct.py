@@ -23,6 +23,7 @@ from oracles_direct import boxes_by_hand, items_by_block, likeliest_descents, pr
 from statistics_tools import chi_square
 from unnoise import testing
 from unnoise.answers.direct import direct_profile
+from unnoise.answers.report_tables import parameters
 from unnoise.curve import TOP, NoisyCurve, blocks, exact_numbers, limited_blocks, rank_blocks
 from unnoise.errors import FormatError, InputError, PrivacyError
 from unnoise.estimators import _descent
@@ -780,3 +781,11 @@ def test_the_command_line_is_direct_unless_a_sketch_is_asked_for(shell: Callable
     pairs = tmp_path / "f.freqcount"
     pairs.write_text("1 100\n2 50\n5 50\n")
     assert shell(pairs, "--freq-count", "-e", "20")["answers"]["total"]["value"] == pytest.approx(450, abs=4)
+
+
+def test_the_page_of_one_group_says_what_all_groups_take():
+    rows = {"group": ["a", "b", "b"], "item": ["x", "x", "y"]}
+    found = un.direct(rows, epsilon=1, by="group", groups=["a", "b"], all_groups="1/4")
+    assert {one.curve.whole for one in found.values()} == {Fraction(1, 4)}
+    assert all("all groups together</dt><dd>0.25<" in parameters(one) for one in found.values())
+    assert "all groups together" not in parameters(un.direct(rows["item"], epsilon=1))

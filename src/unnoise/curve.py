@@ -262,6 +262,11 @@ class NoisyCurve:
         return self.noise.epsilon * self.changes / self.share
 
     @property
+    def whole(self) -> Fraction:
+        """Part of ε that all groups together take: 0 where nothing divides it."""
+        return self.share if self.together else 1 - self.share
+
+    @property
     def guarantee(self) -> str:
         """What is promised, in plain words.
 
@@ -272,8 +277,8 @@ class NoisyCurve:
         unit, change = _unit(self)
         parts = [in_words(self.epsilon, unit, change)]
         if self.share != 1:
-            whole = self.share if self.together else 1 - self.share
-            said = f"{tidy((1 - whole) * self.epsilon)} to the groups and {tidy(whole * self.epsilon)} to {ALL_GROUPS}"
+            groups, whole = (tidy(part * self.epsilon) for part in (1 - self.whole, self.whole))
+            said = f"{groups} to the groups and {whole} to {ALL_GROUPS}"
             parts.append(f"Of this ε, {said} together, each with the noise of its part alone.")
         parts.append("Replacing one by another: twice that ε.")
         if not self.persons:

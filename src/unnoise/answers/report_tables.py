@@ -115,9 +115,9 @@ def parameters(profile: Profile) -> str:
         ("Noise power ρ", tidy(noise.power), _power_in_words(noise)),
         ("Numbers released" if layout.kind == "direct" else "Cells", f"{profile.cells:,}", kinds[layout.kind]),
     ]
-    share = getattr(profile.noisy, "share", 1)
-    if share != 1:
-        facts.append(("Of it, all groups together", tidy(share * epsilon), "as a second release of the same rows"))
+    whole = getattr(profile.noisy, "whole", 0)
+    if 0 < whole < 1:
+        facts.append(("Of it, all groups together", tidy(whole * epsilon), "as a second release of the same rows"))
     if layout.domain is not None:
         facts.append(("Declared domain", f"{layout.domain:,}", "items, declared before any data"))
     if layout.rate is not None:

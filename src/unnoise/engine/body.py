@@ -108,9 +108,9 @@ def body_of(noisy: NoisyProfile, bound: int | None, limit: int = LIMIT, widest: 
 
 def _dense(values: Int64, tally: Int64, window: int, limit: int) -> tuple[list[tuple[int, int]], int] | None:
     """Runs of at most ``limit`` counts and their local number; None if they leave half of the dense cells outside."""
-    at_first = cells_in(dense_runs(values, tally, window, FEW), values, tally)
+    at_first = cells_in(dense_runs(values, tally, window, FEW), values, tally).sum()
     runs, few = runs_within(values, tally, window, limit)
-    return (runs, few) if runs and 2 * cells_in(runs, values, tally) >= at_first else None
+    return (runs, few) if runs and 2 * cells_in(runs, values, tally).sum() >= at_first else None
 
 
 def runs_within(values: Int64, tally: Int64, window: int, limit: int) -> tuple[list[tuple[int, int]], int]:
@@ -122,11 +122,11 @@ def runs_within(values: Int64, tally: Int64, window: int, limit: int) -> tuple[l
     return runs, few
 
 
-def cells_in(runs: list[tuple[int, int]], values: Int64, tally: Int64) -> int:
-    """Number of cells in some runs."""
+def cells_in(runs: list[tuple[int, int]], values: Int64, tally: Int64) -> Int64:
+    """Number of cells in each run."""
     before = np.concatenate([[0], np.cumsum(tally)])
     ends = np.searchsorted(values, [high for _, high in runs], "right")
-    return int((before[ends] - before[np.searchsorted(values, [low for low, _ in runs])]).sum())
+    return np.asarray(before[ends] - before[np.searchsorted(values, [low for low, _ in runs])])
 
 
 def _widened(runs: list[tuple[int, int]], window: int, bound: int | None) -> list[tuple[int, int]]:

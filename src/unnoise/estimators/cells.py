@@ -268,7 +268,8 @@ def _runs(values: Int64, noisy: NoisyProfile) -> list[tuple[int, int]]:
     tally = np.bincount(where, weights=noisy.tally).astype(np.int64)
     runs = runs_within(folded, tally, window, LONGEST)[0]
     widened = [(0 if low <= window else low, high) for low, high in runs]
-    return sorted(widened, key=lambda run: cells_in([run], folded, tally), reverse=True)[:MOST_RUNS]
+    most = np.argsort(-cells_in(widened, folded, tally), kind="stable")[:MOST_RUNS]
+    return [widened[i] for i in most]
 
 
 def fit_run(noisy: NoisyProfile, low: int, high: int, bound: int | None, *, points: bool = True) -> Run | None:
