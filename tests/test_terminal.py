@@ -59,7 +59,7 @@ def words(tmp_path_factory) -> Path:
 def test_a_terminal_gets_colours_and_one_sentence(words):
     raw, text, code = in_terminal(f"unnoise profile {words}/words.csv -e 5 --cells 2^14")
     assert code == 0
-    assert "items occurred exactly once" in text
+    assert "occurred exactly once" in text  # of one item or of many
     assert "\x1b[1m" in raw  # bold
 
 
