@@ -38,7 +38,7 @@ from unnoise.baselines import BASELINES, bucketed_profile, min_wise_sample
 from unnoise.baselines._mechanism import from_curve, public_bound
 from unnoise.errors import UnnoiseError
 from unnoise.estimators.falling import falling
-from unnoise.holding.release import Exactly, Unit, release
+from unnoise.holding import Exactly, Unit, release
 from unnoise.noisy import NoisyProfile
 
 TRUST = {

@@ -14,7 +14,7 @@ __all__ = ["held_rows"]
 
 
 def held_rows(batches: Iterable[Batch], *, persons_are_items: bool = False) -> Iterator[pl.DataFrame]:
-    """Yield the tables of :mod:`unnoise.holding.counting`; a person who is the item needs no column of its own."""
+    """Yield the tables of :mod:`unnoise.holding`; a person who is the item needs no column of its own."""
     for batch in batches:
         names = {name: str(i) for i, name in enumerate(batch.items.columns)}
         person = None if persons_are_items else batch.person
