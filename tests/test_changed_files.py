@@ -13,7 +13,7 @@ import pytest
 
 from unnoise.cli import main
 from unnoise.errors import FormatError, IncompatibleError, InputError, PrivacyError
-from unnoise.labels import Labels, as_labels, today
+from unnoise.layout import Labels, as_labels, today
 from unnoise.sketches.format import write as writing
 from unnoise.sketches.sketch import Sketch
 

@@ -143,7 +143,7 @@ def _direct(
     """Count, put the noise on, answer; ``for_tests`` lets noise out that protects nobody."""
     from .holding.counting import count_exactly, rows_of
     from .holding.release import share_of_all
-    from .reading.groupfiles import check_names
+    from .reading.groups import check_names
 
     if (by is None) != (groups is None):
         raise InputError("by and groups go together: the groups are declared, not taken from the data")

@@ -30,8 +30,8 @@ from typing import Any
 
 from .checks import check_choice
 from .errors import FormatError, InputError, PrivacyError
+from .guard import sync_folder
 from .noise import Exact, exact_positive, tidy
-from .replacing import sync_folder
 
 __all__ = ["FILE", "Entry", "Ledger", "ledger_beside", "read_ledger", "sums"]
 

@@ -18,7 +18,7 @@ def direct_profiles(request: Profiling) -> tuple[dict[str, DirectProfile], str]:
     """Count what was asked for, exactly and in memory, and return the profiles with their guarantee."""
     from ..holding.counting import count_exactly, unit_of
     from ..holding.release import share_of_all
-    from ..reading.groupfiles import check_names
+    from ..reading.groups import check_names
     from ..reading.held import held_rows
     from ._show import note, saying, with_progress
     from ._sketches import _beside, _source, import_answers

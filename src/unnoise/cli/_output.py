@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
-from ..replacing import write_whole
+from ..guard import write_whole
 
 if TYPE_CHECKING:
     from ..answers.export import Document
@@ -36,7 +36,7 @@ def check_output(output: str | None, inputs: Iterable[str | None] = (), *, force
 
 
 def _same(path: Path, name: str | None) -> bool:
-    from ..reading.scan import expand
+    from ..reading.formats import expand
 
     if name is None or not path.exists():
         return False

@@ -128,7 +128,7 @@ def local_path(path: str) -> Iterator[Path]:
     """Give a file to read for a path, standard input (-) being copied to one first."""
     if path != "-":
         if not os.path.exists(path):
-            from ..reading.scan import expand
+            from ..reading.formats import expand
 
             expand(path)  # says what comes close
         yield Path(path)

@@ -76,7 +76,7 @@ def open_charge(request: Counting, what: str) -> Charge:
 def _book(request: Counting, where: str) -> Ledger | None:
     """Return the ledger of the data: the one named, or the one beside them; none for a stream without a name."""
     from ..ledger import Ledger, ledger_beside
-    from ..reading.scan import expand
+    from ..reading.formats import expand
 
     if "-" in request.inputs:
         if request.dataset is None and where:

@@ -203,8 +203,8 @@ def share_task(
     force: opt.Force = False,
 ) -> None:
     """Write a task: what all sites count, and the rules that both servers enforce."""
+    from ..guard import write_whole
     from ..protocols.shares import Task
-    from ..replacing import write_whole
     from ._output import check_output
 
     check_output(str(output), force=force)
@@ -244,9 +244,9 @@ unnoise share split visits.csv -c user --task november.task --site berlin -o ber
 )
 def share_split(request: Splitting) -> None:
     """Count data and write two shares; either file alone is random bits. Send each to its own server."""
+    from ..guard import write_whole
     from ..protocols.shares import Site
     from ..reading.source import Wanted, open_source
-    from ..replacing import write_whole
     from ._output import check_output
     from ._show import saying, with_progress
 
@@ -341,8 +341,8 @@ def share_answer(
 
 def _reply(folder: Path, output: Path, force: bool, read: list[Path], ask: Callable[[Server], bytes]) -> None:
     """Open a server, ask it one thing and write what it says."""
+    from ..guard import write_whole
     from ..protocols.shares import Server
-    from ..replacing import write_whole
     from ._output import check_output
     from ._show import saying
 

@@ -24,9 +24,25 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..errors import InputError
 from ..guard import quiet
-from .columns import as_text, column_of_integers, item_column, uuid_columns, uuid_text
-from .formats import FORMATS, LINE, Dialect, Location, compression_of, format_of, open_bytes
-from .scan import collect_batches, expand, require_columns, require_once, rows_in
+from .formats import (
+    FORMATS,
+    LINE,
+    Dialect,
+    Location,
+    as_text,
+    collect_batches,
+    column_of_integers,
+    compression_of,
+    expand,
+    format_of,
+    item_column,
+    open_bytes,
+    require_columns,
+    require_once,
+    rows_in,
+    uuid_columns,
+    uuid_text,
+)
 from .streams import Wants
 
 if TYPE_CHECKING:

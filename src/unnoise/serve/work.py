@@ -40,7 +40,7 @@ def verify(path: str, task: dict[str, Any]) -> dict[str, Any]:
     """Return power and noises of a report that its task can take; raise what is wrong with it."""
     from ..answers.check import ALARM, check_claim
     from ..noisy import NoisyCounts
-    from ..sketches.format.filecells import sum_of
+    from ..sketches.cells import sum_of
     from ..sketches.format.read import read_sketch
 
     wanted = Task.from_dict(task)
@@ -131,7 +131,7 @@ def merged(paths: Sequence[str], task: Task) -> NoisyCounts:
     from ..layout import Account
     from ..noise import DiscreteLaplace
     from ..noisy import NoisyCounts
-    from ..sketches.format.filecells import sum_of
+    from ..sketches.cells import sum_of
     from ..sketches.format.read import read_sketch
 
     reports = [read_sketch(path) for path in paths]

@@ -15,10 +15,9 @@ from typing import Any, NoReturn
 
 from ...arrays import Int64
 from ...errors import FormatError, InputError
-from ...labels import Labels, as_labels, today
-from ...layout import Account, Layout, guarantee
+from ...layout import Account, Labels, Layout, as_labels, guarantee, today
 from ...noise import DiscreteLaplace
-from .filecells import FileCells
+from ..cells import FileCells
 from .flatbuffer import MOST_PARAMETERS
 
 __all__ = ["Stored", "fresh_labels", "parameters_of", "parse_parameters"]
