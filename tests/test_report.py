@@ -19,13 +19,12 @@ import numpy as np
 import pytest
 
 from browser_tools import OUT, complaints, keep, open_browser, set_screen
-from unnoise.answers.binned import at_least_curve, count_ranges, exact_curve, true_curve
 from unnoise.answers.estimate import Estimate
-from unnoise.answers.palette import DARK, LIGHT
+from unnoise.answers.plots import DARK, LIGHT
 from unnoise.answers.questions import Asked, Sheet, noun
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.answers.report import report
-from unnoise.answers.report_tables import answers_table
+from unnoise.answers.report_tables import answers_table, at_least_curve, count_ranges, exact_curve, true_curve
 
 
 def made(seed: int, cells: int = 30_000, epsilon: float = 1.0):

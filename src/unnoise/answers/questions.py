@@ -22,8 +22,8 @@ from ..errors import InputError
 from .estimate import TOO_NOISY, Estimate
 
 if TYPE_CHECKING:
-    from .binned import Curve
     from .profile import Profile
+    from .report_tables import Curve
 
 __all__ = [
     "DISTINCT",
@@ -276,14 +276,14 @@ class Sheet:
     @cached_property
     def exact(self) -> Curve:
         """How many items were seen exactly t times, over ranges of t."""
-        from .binned import exact_curve
+        from .report_tables import exact_curve
 
         return exact_curve(self.profile, self.asked.level)
 
     @cached_property
     def reach(self) -> Curve:
         """How many items were seen at least t times."""
-        from .binned import at_least_curve
+        from .report_tables import at_least_curve
 
         return at_least_curve(self.profile, self.asked.level)
 

@@ -23,11 +23,10 @@ from ..arrays import Floats, Int64
 from ..curve import ALL_GROUPS
 from ..noise import tidy
 from ..text import inert, inert_html, inert_json
-from .binned import Curve, true_curve
-from .palette import DARK, LIGHT
+from .plots import DARK, LIGHT
 from .questions import Asked, Sheet, sheets
 from .render import first_sentence, plain, protected, sensible
-from .report_tables import answers_table, csv_text, long_table, numbers_table, parameters, whole_dict
+from .report_tables import Curve, answers_table, csv_text, long_table, numbers_table, parameters, true_curve, whole_dict
 
 if TYPE_CHECKING:
     from .profile import Profile

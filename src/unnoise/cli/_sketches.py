@@ -1,4 +1,7 @@
-"""From a request to a sketch: data counted, sketch files and sets of them opened and saved, all reconstructed."""
+"""From a request to a sketch or to direct profiles: data counted, files opened and saved, all reconstructed.
+
+In the direct model the rows are here, so the noise goes on the profile itself.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import reduce
 from operator import add
@@ -17,16 +20,19 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ConvergenceError, InputError, OverloadError
 from ..text import LONGEST_NAME, inert
 from ._options import as_cells, as_epsilon, as_names, as_rate
+from .ledger import open_charge
 
 if TYPE_CHECKING:
+    import polars as pl
+
+    from ..answers.direct import DirectProfile
     from ..answers.profile import Profile
     from ..reading.groups import GroupedSketch
     from ..reading.source import Batch, Source, Wanted
     from ..sketches.sketch import Sketch
-    from ._request import Counting
+    from ._request import Counting, Profiling
 
-__all__ = ["load_sketches", "local_path", "reconstruct_all", "save_sketch", "sketch_data"]
-
+__all__ = ["direct_profiles", "load_sketches", "local_path", "reconstruct_all", "save_sketch", "sketch_data"]
 
 CELLS = "2^20"
 """Cells of a hashed sketch where nobody says how many."""
@@ -219,3 +225,39 @@ def reconstruct_all(
             if steps > 1:
                 step(index, steps)
     return profiles
+
+
+def _held_rows(batches: Iterable[Batch], *, persons_are_items: bool = False) -> Iterator[pl.DataFrame]:
+    """Yield the tables of :mod:`unnoise.holding`; a person who is the item needs no column of its own."""
+    for batch in batches:
+        names = {name: str(i) for i, name in enumerate(batch.items.columns)}
+        person = None if persons_are_items else batch.person
+        beside = {"times": batch.counts, "person": person, "group": batch.group}
+        yield batch.items.rename(names).with_columns(
+            **{name: column for name, column in beside.items() if column is not None}
+        )
+
+
+def direct_profiles(request: Profiling) -> tuple[dict[str, DirectProfile], str]:
+    """Count what was asked for, exactly and in memory, and return the profiles with their guarantee."""
+    from ..holding import count_exactly, share_of_all, unit_of
+    from ..reading.groups import check_names
+    from ._show import note, saying, with_progress
+
+    charge = open_charge(request, "direct")
+    groups = None if request.groups is None else check_names(as_names(request.groups))
+    whole = share_of_all(request.all_groups, groups)
+    unit = unit_of(True if request.persons_are_items else request.person, request.max_contributions)
+    source, wanted = _source(request)
+    with saying("counting"), _beside(import_answers):
+        batches = with_progress(source.batches(wanted), source.rows(), "reading")
+        rows = _held_rows(batches, persons_are_items=request.persons_are_items)
+        exact = count_exactly(rows, unit, groups, together=whole is not None)
+    charge.write()
+    from ..api import release_and_answer  # loads SciPy, which no error above has to wait for
+
+    with saying("answering"):
+        profiles = release_and_answer(exact, unit, as_epsilon(request.epsilon), whole=whole)
+    if groups is not None and whole is None:
+        note("no row for all groups: their rows would be released a second time; --all-groups 1/2 gives it half of ε")
+    return profiles, next(iter(profiles.values())).guarantee

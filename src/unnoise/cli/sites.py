@@ -99,7 +99,7 @@ def table(
 ) -> None:
     """Reach of sites and periods without contradictions, each file by its labels, or else its name as the site."""
     from ..answers.consistent import SiteTable
-    from ..answers.site_document import table_document
+    from ..answers.export import table_document
     from ..sites import consistent_table
     from ._output import write_document
     from ._show import print_json, saying
@@ -153,9 +153,9 @@ def _check(output: str | None, files: list[str], force: bool) -> None:
 
 def _show(found: dict[str, Estimate], files: list[str], output: str | None, as_json: bool) -> None:
     """Write answers into the file asked for, if any, and print them as a table or as JSON."""
+    from ..answers.export import answers_document
     from ..answers.questions import mark
     from ..answers.render import rich_table
-    from ..answers.site_document import answers_document
     from ._output import write_document
     from ._show import print_json, screen
 
