@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from ..text import inert, inert_html
-from .consistent import SiteTable
 from .estimate import Estimate
 from .questions import Sheet, mark
 from .render import NO_LIMIT, first_sentence, plain
-from .report_tables import Columns, as_columns, csv_text, long_table, ranges_of, rows_of, whole_dict
+from .report_tables import Columns, as_columns, csv_text, long_table, ranges_of, whole_dict
 
 if TYPE_CHECKING:
     from .compare import Comparison
+    from .consistent import SiteTable
 
 __all__ = [
     "SUFFIXES", "Document", "answers_document", "check_suffix", "comparison_document", "profiles_document",
@@ -160,7 +160,7 @@ def _xlsx(document: Document) -> bytes:
             sheet = book.add_worksheet(name)
             sheet.freeze_panes(1, 0)
             sheet.write_row(0, 0, list(columns), bold)
-            for index, row in enumerate(rows_of(columns), 1):
+            for index, row in enumerate(zip(*columns.values()), 1):
                 for column, cell in enumerate(row):
                     style = fine if isinstance(cell, float) and abs(cell) < 10 and cell != round(cell) else whole
                     sheet.write(index, column, inert(cell) if isinstance(cell, str) else cell, style)
@@ -178,7 +178,7 @@ def _markdown(document: Document) -> bytes:
         lines += ["", f"## {name.capitalize()}", "", f"| {' | '.join(columns)} |"]
         kinds = ("---" if isinstance(column[0] if column else "", str) else "--:" for column in columns.values())
         lines.append(f"|{'|'.join(kinds)}|")
-        lines += [f"| {' | '.join(_shown(cell).translate(escape) for cell in row)} |" for row in rows_of(columns)]
+        lines += [f"| {' | '.join(_shown(cell).translate(escape) for cell in row)} |" for row in zip(*columns.values())]
     for name, text in document.about.items():
         lines += ["", f"**{name.capitalize()}.** {inert(text).translate(escape)}"]
     return ("\n".join(lines) + "\n").encode()
@@ -191,7 +191,7 @@ def _plain_page(title: str, lead: str, tables: Mapping[str, Columns], about: Map
     parts = [f"<h1>{inert_html(title)}</h1><p class='lede'>{inert_html(lead)}</p>"]
     for columns in tables.values():
         head = "".join(f"<th>{inert_html(name)}</th>" for name in columns)
-        cells = ("".join(f"<td>{inert_html(_shown(cell))}</td>" for cell in row) for row in rows_of(columns))
+        cells = ("".join(f"<td>{inert_html(_shown(cell))}</td>" for cell in row) for row in zip(*columns.values()))
         body = "".join(f"<tr>{row}</tr>" for row in cells)
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         parts.append(f"<div class='card scroll'>{table}</div>")

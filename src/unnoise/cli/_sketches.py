@@ -18,8 +18,9 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConvergenceError, InputError, OverloadError
+from ..noise import exact_positive
 from ..text import LONGEST_NAME, inert
-from ._options import as_cells, as_epsilon, as_names, as_rate
+from ._options import as_cells, as_names, as_rate
 from .ledger import open_charge
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def _new_sketch(
 ) -> Sketch:
     from ..sketches.sketch import Sketch
 
-    epsilon = as_epsilon(request.epsilon)
+    epsilon = exact_positive("epsilon", request.epsilon)
     labels = {**request.labels, "column": [inert(column)[:LONGEST_NAME] for column in columns]}
     person: dict[str, Any] = {
         "max_contributions": request.max_contributions, "pan_private": request.pan_private, "labels": labels,
@@ -208,10 +209,10 @@ def reconstruct_all(
     """Release and reconstruct every sketch; several groups also added up, where nothing else has to be released."""
     from ..answers.reconstruct import reconstruct
     from ..curve import ALL_GROUPS
-    from ._show import note, stepping
+    from ._show import note, saying
 
     profiles: dict[str, Profile] = {}
-    with stepping("reconstructing", "groups") as step:
+    with saying("reconstructing", "groups") as step:
         released = {name: sketch.release() for name, sketch in sketches.items()}
         steps = len(released) + (len(released) > 1)
         if steps > 1 and ALL_GROUPS not in released:
@@ -257,7 +258,7 @@ def direct_profiles(request: Profiling) -> tuple[dict[str, DirectProfile], str]:
     from ..api import release_and_answer  # loads SciPy, which no error above has to wait for
 
     with saying("answering"):
-        profiles = release_and_answer(exact, unit, as_epsilon(request.epsilon), whole=whole)
+        profiles = release_and_answer(exact, unit, exact_positive("epsilon", request.epsilon), whole=whole)
     if groups is not None and whole is None:
         note("no row for all groups: their rows would be released a second time; --all-groups 1/2 gives it half of ε")
     return profiles, next(iter(profiles.values())).guarantee

@@ -151,7 +151,7 @@ def _from_histogram(request: Answering, path: Path) -> Profile:
 
     if request.epsilon is None:
         raise InputError(f"--epsilon is required: {request.file} is not a sketch, so say which noise its counts carry")
-    law = DiscreteLaplace(opt.as_epsilon(request.epsilon), exact_positive("power", request.power))
+    law = DiscreteLaplace(exact_positive("epsilon", request.epsilon), exact_positive("power", request.power))
     kind = request.format or ("csv" if request.file == "-" else None)
     dialect = opt.as_dialect(kind, request.no_header, request.delimiter, request.quote)
     with saying("reading"):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InputError
+from ..noise import exact_positive
 from . import _options as opt
 from ._app import app
 from ._request import Comparing, Data, Planning, command
@@ -104,11 +105,11 @@ unnoise plan --epsilon 0.5 --target distinct=0.01 --json""",
 def plan(request: Planning) -> None:
     """Say what errors and intervals to expect, or which ε or cells a target needs, before any budget is spent."""
     from ..answers.plan import plan as make_plan
-    from ._show import print_json, stepping
+    from ._show import print_json, saying
 
-    with stepping("simulating", "releases") as step:
+    with saying("simulating", "releases") as step:
         found = make_plan(
-            epsilon=None if request.epsilon is None else opt.as_epsilon(request.epsilon),
+            epsilon=None if request.epsilon is None else exact_positive("epsilon", request.epsilon),
             cells=None if request.cells is None else opt.as_cells(request.cells),
             shape=request.shape, target=_target(request.target), kind=request.kind,
             items=None if request.items is None else opt.as_cells(request.items), levels=request.levels,
@@ -149,9 +150,9 @@ def compare(request: Comparing) -> None:
     from ..answers.compare import compare as run
     from ..answers.export import check_suffix, comparison_document
     from ._output import check_output, write_document
-    from ._show import note, print_json, saying, stepping
+    from ._show import note, print_json, saying
 
-    law = opt.as_epsilon(request.epsilon)
+    law = exact_positive("epsilon", request.epsilon)
     if request.output not in (None, "-"):
         check_suffix(str(request.output))
     for output in (request.output, request.plot):
@@ -159,7 +160,7 @@ def compare(request: Comparing) -> None:
     with saying("reading"):
         counts, how_many = true_counts(request)
     size = None if request.domain is None else opt.as_cells(request.domain)
-    with stepping("comparing estimators", "reconstructions") as step:
+    with saying("comparing estimators", "reconstructions") as step:
         found = run(
             counts, how_many=how_many, epsilon=law, domain=size, methods=request.method,
             repetitions=request.repetitions, step=step,
@@ -252,11 +253,11 @@ unnoise advise -e 0.5 --items 5000 --updates --domain 8000 --json""",
 def advise(request: Advising) -> None:
     """Say which model to use — direct, sketch, two servers — with the error to expect of each, and why."""
     from ..answers.advise import advise as find
-    from ._show import print_json, stepping
+    from ._show import print_json, saying
 
-    with stepping("simulating", "candidates") as step:
+    with saying("simulating", "candidates") as step:
         found = find(
-            epsilon=opt.as_epsilon(request.epsilon), items=opt.as_cells(request.items), shape=request.shape,
+            epsilon=exact_positive("epsilon", request.epsilon), items=opt.as_cells(request.items), shape=request.shape,
             trusted=not request.untrusted, sites=request.sites, updates=request.updates, published=request.published,
             domain=None if request.domain is None else opt.as_cells(request.domain), two_servers=request.two_servers,
             cells=None if request.cells is None else opt.as_cells(request.cells), repetitions=request.repetitions,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ..errors import InputError
+from ..noise import exact_positive
 from ..text import inert_markup
 from . import _options as opt
 from ._app import App, app
@@ -209,7 +210,8 @@ def share_task(
 
     check_output(str(output), force=force)
     made = Task.hashed(
-        opt.as_cells(cells or "2^20"), epsilon=opt.as_epsilon(epsilon), epoch=epoch, levels=levels, hash_seed=hash_seed,
+        opt.as_cells(cells or "2^20"), epsilon=exact_positive("epsilon", epsilon), epoch=epoch, levels=levels,
+        hash_seed=hash_seed,
         item_types=("int",) if integers else ("str",), max_contributions=max_contributions, sums=sums,
         least_sites=least_sites,
     )  # fmt: skip

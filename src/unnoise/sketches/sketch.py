@@ -27,12 +27,12 @@ from ..arrays import Int64
 from ..checks import check_integer, check_unknown
 from ..errors import IncompatibleError, InputError, PrivacyError, SealedError, UnnoiseError
 from ..guard import Guarded, changing, new_identity, quiet, this_process
-from ..layout import Account, Labels, Layout, about, guarantee, hashed_layout
+from ..layout import Account, Labels, Layout, about, fresh_labels, guarantee, hashed_layout
 from ..noise import DiscreteLaplace, Exact, exact_positive, tidy
 from ..noisy import NoisyCounts
 from .cells import Held, noisy_cells
 from .domain import Domain, Finder, finder_for, read_domain, sampled_cells
-from .format.parameters import Stored, fresh_labels
+from .format.parameters import Stored
 from .format.read import read_sketch
 from .format.write import require_storable, require_writable, write_sketch
 from .inputs import Rows, person_is_item, read_items
