@@ -408,7 +408,7 @@ begin_epoch() first, which draws fresh noise
             self._add_noise(action)
             if not for_tests:
                 self._require_private()
-        self._held.freeze()
+        self._held.array().flags.writeable = False
         self._state, self._fresh = "sealed", NO_NOISE
 
     def begin_epoch(self) -> None:
