@@ -3,8 +3,9 @@
 **The rule.**
 
 1. With no free head, then with each of the heads, every family (:mod:`.families`) is climbed over its strengths, from
-   where its walk spreads by ± 3 to stiffer ones and then to looser ones, each fit from the last mode, until a straight
-   line through the last two scores says that the next is PAST nats past its peak. A family BEHIND nats behind the best with the same head tries no further heads.
+   where its walk spreads by ± 3 to stiffer ones and then to looser ones, each fit from the last mode, while a straight
+   line through the last two scores ends less than PAST nats below the peak. A family BEHIND nats behind the best with
+   the same head tries no further heads.
 2. Periods are fitted if the best model shows any (:mod:`.periods`).
 3. The steps that stand out (4 robust deviations) are set free in the best model of each family, at the cost of naming
    them, and its ladder is climbed to stiffer walks; again while that helps.
