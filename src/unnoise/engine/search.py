@@ -187,7 +187,7 @@ class Search:
     def ascend(
         self, family: Family, name: str, walk: Walk, strengths: Floats, first: int, start: Floats, log_weight: float
     ) -> Model | None:
-        """Fit from the strength ``first`` to stiffer and to looser ones, as far as scores may matter; return the peak."""
+        """Fit from the strength ``first`` to stiffer and to looser ones while scores may matter; return the peak."""
         peak: Model | None = None
         origin = np.maximum(start, start.max() - DEEPEST)
         scores: list[float] = []
