@@ -21,16 +21,14 @@ import unnoise as un
 from oracles_answers import holds_between
 from oracles_direct import boxes_by_hand, items_by_block, likeliest_descents, profile_of
 from statistics_tools import chi_square
-from unnoise import testing
+from unnoise import holding, testing
 from unnoise.answers.direct import direct_profile
 from unnoise.answers.report_tables import parameters
 from unnoise.curve import TOP, NoisyCurve, blocks, exact_numbers, limited_blocks, rank_blocks
 from unnoise.errors import FormatError, InputError, PrivacyError
 from unnoise.estimators import _descent
 from unnoise.estimators.falling import corner, largest_count, last_corner, upper_quantile
-from unnoise.holding import counting
-from unnoise.holding.counting import count_exactly, rows_of
-from unnoise.holding.release import Exactly, Unit, release
+from unnoise.holding import Exactly, Unit, count_exactly, release, rows_of
 from unnoise.ledger import FILE, read_ledger
 from unnoise.noise import DiscreteLaplace
 
@@ -140,7 +138,7 @@ def test_counting_in_pieces_is_counting_at_once(monkeypatch: pytest.MonkeyPatch)
     items = rng.zipf(1.7, 3000)
     whole = pl.DataFrame({"0": items})
     pieces = [whole[i : i + 250] for i in range(0, 3000, 250)]
-    monkeypatch.setattr(counting, "GATHERED", 700)
+    monkeypatch.setattr(holding, "GATHERED", 700)
     found = count_exactly(pieces, Unit())[""]
     assert dict(zip(found.counts.tolist(), found.items.tolist())) == profile_of(items.tolist())
 
@@ -326,7 +324,6 @@ FIVE = [1] * 3 + [2] * 3 + [3] * 3 + [4] * 3 + [5] * 3
 def test_neighbours_are_told_apart_no_better_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     """`un.direct` from rows to released numbers; half the noise, and a box counted twice, are caught."""
     from unnoise.answers import direct as answering
-    from unnoise.holding import release as module
 
     monkeypatch.setattr(answering, "falling", lambda curve: (np.ones(1, dtype=np.int64), np.ones(1)))  # not looked at
 
@@ -338,16 +335,16 @@ def test_neighbours_are_told_apart_no_better_than_allowed(monkeypatch: pytest.Mo
 
     assert not breaks(told_apart(column, FIVE, FIVE[:-1]))
     assert not breaks(told_apart(row, [1] * 12, [1] * 11))
-    exact, law = module.exact_numbers, module.exact_positive
+    exact, law = holding.exact_numbers, holding.exact_positive
 
     def twice(counts: np.ndarray, items: np.ndarray, *rest: object) -> tuple[list[int], list[int]]:
         _, rows = exact(counts, items, *rest)
         return [int(items[counts >= t].sum()) for t in range(1, 17)], rows  # S(t) whole beside the rows
 
-    monkeypatch.setattr(module, "exact_numbers", twice)
+    monkeypatch.setattr(holding, "exact_numbers", twice)
     assert breaks(told_apart(row, [1] * 12, [1] * 11))
-    monkeypatch.setattr(module, "exact_numbers", exact)
-    monkeypatch.setattr(module, "exact_positive", lambda name, epsilon: law(name, epsilon) * 2)
+    monkeypatch.setattr(holding, "exact_numbers", exact)
+    monkeypatch.setattr(holding, "exact_positive", lambda name, epsilon: law(name, epsilon) * 2)
     assert breaks(told_apart(column, FIVE, FIVE[:-1]))
 
 

@@ -17,9 +17,8 @@ import pytest
 
 from small_disk import on_small_disk
 from unnoise.errors import FormatError, InputError
-from unnoise.reading.groupfiles import MANIFEST
-from unnoise.reading.groups import GroupedSketch
-from unnoise.replacing import replacing, write_whole
+from unnoise.guard import replacing, write_whole
+from unnoise.reading.groups import MANIFEST, GroupedSketch
 from unnoise.sketches.sketch import Sketch
 
 # ── one file ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -65,7 +64,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     """A limit on the size of files stands for a full disk: EFBIG instead of ENOSPC, at the same call."""
     code = """
 import resource, signal, sys
-from unnoise.replacing import write_whole
+from unnoise.guard import write_whole
 from unnoise.sketches.sketch import Sketch
 write_whole(sys.argv[1], "old")
 sketch = Sketch.known(10**5, epsilon=1)

@@ -3,8 +3,9 @@
 **The rule.**
 
 1. With no free head, then with each of the heads, every family (:mod:`.families`) is climbed over its strengths, from
-   where its walk spreads by ± 3 to stiffer ones and then to looser ones, each fit from the last mode, until PAST nats
-   past its peak. A family BEHIND nats behind the best with the same head tries no further heads.
+   where its walk spreads by ± 3 to stiffer ones and then to looser ones, each fit from the last mode, while a straight
+   line through the last two scores ends less than PAST nats below the peak. A family BEHIND nats behind the best with
+   the same head tries no further heads.
 2. Periods are fitted if the best model shows any (:mod:`.periods`).
 3. The steps that stand out (4 robust deviations) are set free in the best model of each family, at the cost of naming
    them, and its ladder is climbed to stiffer walks; again while that helps.
@@ -13,8 +14,7 @@
 5. Mixtures of points are fitted (:mod:`.points`).
 6. Models within BEHIND nats of the best that pass the certificate of 4. count (:mod:`.posterior`), but SLIGHT.
 
-A ladder ends early where ten times the strength changes nothing (ALIKE), and where the second fit in a row is given up
-with less hope than the one before.
+A ladder ends early where ten times the strength changes nothing (ALIKE).
 
 A fit that can no longer come within BEHIND nats of the best is not carried to its end. In log N the gradient is
 proportional to N, so a fit can sit in a trap: hence 4., and modes are approached from both sides.
@@ -208,25 +208,28 @@ class Search:
     def ascend(
         self, family: Family, name: str, walk: Walk, strengths: Floats, first: int, start: Floats, log_weight: float
     ) -> Model | None:
-        """Fit from the strength ``first`` to stiffer and to looser ones until PAST nats past the peak; return it."""
+        """Fit from the strength ``first`` to stiffer and to looser ones while scores may matter; return the peak."""
         peak: Model | None = None
         origin = np.maximum(start, start.max() - DEEPEST)
+        scores: list[float] = []
         for rungs in (range(first, -1, -1), range(first + 1, len(strengths))):
-            theta, last, hope = origin, None, -np.inf
+            theta, scores, last = origin, scores[:1], None
             for rung in rungs:
-                wanted = max(self.most - BEHIND, -np.inf if peak is None else peak.score - PAST) - log_weight
+                wanted = max(self.most - BEHIND, -np.inf if peak is None else peak.score - PAST)
+                if _falls_below(wanted, scores):
+                    break
                 precision = walk.precision(float(strengths[rung]))
-                mode = find_mode(self.channel, walk, precision, theta, wanted=wanted, max_iterations=PATIENCE)
+                mode = find_mode(self.channel, walk, precision, theta, wanted=wanted - log_weight,
+                                 max_iterations=PATIENCE)  # fmt: skip
                 self.fits += 1
                 self.iterations += mode.iterations
-                if mode.hopeless:
-                    if peak is not None or mode.log_evidence < hope:
-                        break
-                    hope = mode.log_evidence
-                    continue
-                theta = mode.theta
-                if not mode.converged:
+                if not mode.hopeless:
+                    theta = mode.theta
+                if not (mode.hopeless or mode.converged):
                     self.not_converged += 1
+                    continue
+                scores.append(mode.log_evidence + log_weight)
+                if mode.hopeless:
                     continue
                 straight = rung < first and last is not None and last.told_by(theta, mode.log_evidence)
                 alike = math.log(1 + rung) if straight else 0.0
@@ -238,7 +241,7 @@ class Search:
                     origin = theta
                 if peak is None or model.score > peak.score:
                     peak = model
-                if straight or model.score < peak.score - PAST:
+                if straight:
                     break
         return peak
 
@@ -266,6 +269,14 @@ class Search:
             if better is None or better.score <= found.score:
                 break
             found = better
+
+
+def _falls_below(wanted: float, scores: Sequence[float]) -> bool:
+    """Whether the next of the scores up a ladder, which are concave, will not reach what is wanted."""
+    if len(scores) < 2:
+        return False
+    before, last = scores[-2:]
+    return last < before and 2 * last - before < wanted
 
 
 def _near(model: Model | None, most: float) -> bool:

@@ -1,4 +1,4 @@
-"""Write sketch files, atomically (:mod:`unnoise.replacing`) and in one pass over the cells.
+"""Write sketch files, atomically (:mod:`unnoise.guard`) and in one pass over the cells.
 
 The cells go out run by run on all processors, each run added up (where the cells are a sum), digested
 and written while it is in the cache; nothing as long as the cells is held. The disk is told to begin with every run, so
@@ -17,8 +17,8 @@ import numpy as np
 
 from ...arrays import Int64
 from ...errors import InputError
-from ...replacing import replacing
-from .filecells import PIECE, FileCells, add_up, one_pass, raw_bytes
+from ...guard import replacing
+from ..cells import PIECE, FileCells, add_up, one_pass, raw_bytes
 from .flatbuffer import COLUMN, MOST_PARAMETERS, Frame, read_frame
 from .parameters import Stored, parameters_of
 from .read import VERSION, digest_of, each_run
