@@ -181,8 +181,9 @@ class Search:
                 family: self._explored(family, head, share[family], loose=loose)
                 for family in alive if head in family.heads(grid)
             }  # fmt: skip
-            most = max((model.score for model in found.values() if model is not None), default=-np.inf)
-            alive = [f for f in alive if f not in found or _near(found[f], most)]
+            scores = {family: -np.inf if model is None else model.score for family, model in found.items()}
+            most = max(scores.values(), default=-np.inf)
+            alive = [family for family in alive if scores.get(family, np.inf) > most - BEHIND]
 
     def _trapped(self) -> bool:
         """Whether the best mode is less likely than the start by more than any sound one is."""
@@ -277,10 +278,6 @@ def _falls_below(wanted: float, scores: Sequence[float]) -> bool:
         return False
     before, last = scores[-2:]
     return last < before and 2 * last - before < wanted
-
-
-def _near(model: Model | None, most: float) -> bool:
-    return model is not None and model.score > most - BEHIND
 
 
 def explore(
