@@ -14,7 +14,7 @@ from typing import Any, SupportsFloat
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import check_share
+from ..checks import check_level
 from ..errors import InputError
 
 __all__ = ["KINDS", "TOO_NOISY", "Columnar", "Estimate", "number"]
@@ -103,7 +103,7 @@ class Estimate:
 
     def at(self, level: float) -> Estimate:
         """Return the same answer with its interval at another level."""
-        level = check_share("level", level)
+        level = check_level(level)
         if level == self.level:
             return self
         if self.recompute is None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays import Int64
-from ..checks import check_integer, check_share
+from ..checks import check_integer, check_level
 from ..errors import InputError
 from .estimate import TOO_NOISY, Estimate
 
@@ -223,7 +223,7 @@ class Asked:
 
     def __post_init__(self) -> None:
         question(self.headline)
-        check_share("level", self.level)
+        check_level(self.level)
         for k in self.at_least or ():
             check_integer("at_least", k, 1)
 

@@ -7,6 +7,7 @@ of max |z_t|, z ~ Normal(0, R), by ``DRAWS`` draws of a fixed seed, and each int
 the single intervals do for few cells and at the edges they do here as well.
 
 .. [1] Y. Hochberg, A. C. Tamhane, "Multiple Comparison Procedures", 1987, chapter 2.
+.. [2] Z. Šidák, "Rectangular confidence regions for the means of multivariate normal distributions", JASA 62 (1967) 626.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ __all__ = ["FEWEST_COUNTS", "MOST_COUNTS", "Band", "critical_level", "simultaneo
 
 DRAWS = 8000
 """Draws behind a quantile of the largest error: its level is right to 0.25 % at 95 %."""
+
+FEWEST_DRAWS = 40
+"""Draws beyond a quantile without which it is not taken from them."""
 
 MOST_COUNTS, FEWEST_COUNTS = 600, 8
 """Most counts of a band, and how many it has at least where nobody chose."""
@@ -84,6 +88,8 @@ def critical_level(correlation: Floats, level: float) -> float:
     >>> round(critical_level(np.eye(1), 0.95), 2), bool(abs(critical_level(np.eye(20), 0.95) - 0.95 ** (1 / 20)) < 1e-3)
     (0.95, True)
     """
+    if DRAWS * (1 - level) < FEWEST_DRAWS:  # errors of any correlation hold together at least as independent ones [2]_
+        return float(min(level ** (1 / len(correlation)), 1 - 1e-12))
     value, vectors = np.linalg.eigh(correlation)
     factor = vectors * np.sqrt(np.maximum(value, 0))
     z = np.random.default_rng(0).standard_normal((DRAWS, value.size)) @ factor.T
