@@ -70,7 +70,7 @@ def test_an_estimate_without_its_data_keeps_its_level():
     assert e.at(0.95) is e
     with pytest.raises(InputError, match=r"level must be 0\.95"):
         e.at(0.5)
-    with pytest.raises(InputError, match="between 0.01 and"):
+    with pytest.raises(InputError, match=r"between 0\.01 and"):
         e.at(1.5)
 
 

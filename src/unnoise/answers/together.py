@@ -7,7 +7,8 @@ of max |z_t|, z ~ Normal(0, R), by ``DRAWS`` draws of a fixed seed, and each int
 the single intervals do for few cells and at the edges they do here as well.
 
 .. [1] Y. Hochberg, A. C. Tamhane, "Multiple Comparison Procedures", 1987, chapter 2.
-.. [2] Z. Šidák, "Rectangular confidence regions for the means of multivariate normal distributions", JASA 62 (1967) 626.
+.. [2] Z. Šidák, "Rectangular confidence regions for the means of multivariate normal distributions", JASA 62
+   (1967) 626.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
-from ..guard import write_whole
+from ..guard import require_writable, write_whole
 
 if TYPE_CHECKING:
     from ..answers.export import Document
@@ -22,17 +22,19 @@ if TYPE_CHECKING:
 __all__ = ["check_answers", "check_output", "show_profiles", "write_document"]
 
 
-def check_output(output: str | None, inputs: Iterable[str | None] = (), *, force: bool = False) -> None:
-    """Refuse an output that is an input, exists already, or has no folder to be in."""
+def check_output(
+    output: str | None, inputs: Iterable[str | None] = (), *, force: bool = False, folder: bool = False
+) -> None:
+    """Refuse an output that is an input, exists already, or cannot be written; a set of groups is a folder."""
     if output is None or output == "-":
         return
     path = Path(output)
     if any(_same(path, name) for name in inputs if name not in (None, "-")):
         raise InputError(f"{output} is read here and must not be written to; give --output another name")
+    if not (folder and path.is_dir()):
+        require_writable(path)
     if os.path.lexists(path) and not force:
         raise InputError(f"{output} exists already and may have cost ε; --force replaces it")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"{output}: there is no folder {path.parent}")
 
 
 def _same(path: Path, name: str | None) -> bool:
