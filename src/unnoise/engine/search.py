@@ -3,8 +3,9 @@
 **The rule.**
 
 1. With no free head, then with each of the heads, every family (:mod:`.families`) is climbed over its strengths, from
-   where its walk spreads by ± 3 to stiffer ones and then to looser ones, each fit from the last mode, until PAST nats
-   past its peak. A family BEHIND nats behind the best with the same head tries no further heads.
+   where its walk spreads by ± 3 to stiffer ones and then to looser ones, each fit from the last mode, while a straight
+   line through the last two scores ends less than PAST nats below the peak. A family BEHIND nats behind the best with
+   the same head tries no further heads.
 2. Periods are fitted if the best model shows any (:mod:`.periods`).
 3. The steps that stand out (4 robust deviations) are set free in the best model of each family, at the cost of naming
    them, and its ladder is climbed to stiffer walks; again while that helps.
@@ -186,24 +187,28 @@ class Search:
     def ascend(
         self, family: Family, name: str, walk: Walk, strengths: Floats, first: int, start: Floats, log_weight: float
     ) -> Model | None:
-        """Fit from the strength ``first`` to stiffer and to looser ones until PAST nats past the peak; return it."""
+        """Fit from the strength ``first`` to stiffer and to looser ones while scores may matter; return the peak."""
         peak: Model | None = None
         origin = np.maximum(start, start.max() - DEEPEST)
+        scores: list[float] = []
         for rungs in (range(first, -1, -1), range(first + 1, len(strengths))):
-            theta = origin
+            theta, scores = origin, scores[:1]
             for rung in rungs:
-                wanted = max(self.most - BEHIND, -np.inf if peak is None else peak.score - PAST) - log_weight
+                wanted = max(self.most - BEHIND, -np.inf if peak is None else peak.score - PAST)
+                if _falls_below(wanted, scores):
+                    break
                 precision = walk.precision(float(strengths[rung]))
-                mode = find_mode(self.channel, walk, precision, theta, wanted=wanted, max_iterations=PATIENCE)
+                mode = find_mode(self.channel, walk, precision, theta, wanted=wanted - log_weight,
+                                 max_iterations=PATIENCE)  # fmt: skip
                 self.fits += 1
                 self.iterations += mode.iterations
-                if mode.hopeless:
-                    if peak is None:
-                        continue
-                    break
-                theta = mode.theta
-                if not mode.converged:
+                if not mode.hopeless:
+                    theta = mode.theta
+                if not (mode.hopeless or mode.converged):
                     self.not_converged += 1
+                    continue
+                scores.append(mode.log_evidence + log_weight)
+                if mode.hopeless:
                     continue
                 model = Model(self.channel, f"{name}, λ={strengths[rung]:.0e}", theta, mode.log_evidence, log_weight,
                               walk, precision, family, float(strengths[rung]))
@@ -212,8 +217,6 @@ class Search:
                     origin = theta
                 if peak is None or model.score > peak.score:
                     peak = model
-                if model.score < peak.score - PAST:
-                    break
         return peak
 
     def _set_free(self, found: Model) -> None:
@@ -240,6 +243,14 @@ class Search:
             if better is None or better.score <= found.score:
                 break
             found = better
+
+
+def _falls_below(wanted: float, scores: Sequence[float]) -> bool:
+    """Whether the next of the scores up a ladder, which are concave, will not reach what is wanted."""
+    if len(scores) < 2:
+        return False
+    before, last = scores[-2:]
+    return last < before and 2 * last - before < wanted
 
 
 def _near(model: Model | None, most: float) -> bool:
