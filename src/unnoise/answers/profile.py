@@ -242,7 +242,7 @@ class Profile:
         return Estimate(value, stderr, low, high, level, lambda other: self._band(lo, hi, other, unit), self.kind)
 
     def __getitem__(self, t: int) -> Estimate:
-        t = _as_count(t)
+        t = check_integer("count", t, 0, NO_END - 1)
         return self._band(t, t, 0.95, self.items)
 
     def interval(self, t: int, level: float = 0.95, kind: str | None = None) -> tuple[float, float]:
@@ -292,12 +292,12 @@ class Profile:
 
     def exactly(self, t: int) -> Estimate:
         """Number of items with count exactly t."""
-        t = _as_count(t)
+        t = check_integer("count", t, 0, NO_END - 1)
         return self._band(t, t, 0.95, 1)
 
     def at_least(self, k: int) -> Estimate:
         """Number of items with count ≥ k."""
-        return self._band(_as_count(k), NO_END, 0.95, 1)
+        return self._band(check_integer("count", k, 0, NO_END - 1), NO_END, 0.95, 1)
 
     @property
     def distinct(self) -> Estimate:
@@ -482,11 +482,6 @@ class Profile:
 def identity(t: Any) -> Floats:
     """The count itself, as a float: Σ h is ``total``."""
     return np.asarray(t, dtype=float)
-
-
-def _as_count(t: Any) -> int:
-    """Return one count ≥ 0."""
-    return check_integer("count", t, 0, NO_END - 1)
 
 
 def _as_counts(t: Any) -> Int64:
