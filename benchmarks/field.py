@@ -35,7 +35,7 @@ from _report import IMAGES, machine, write_section
 from unnoise import Sketch, discrete_laplace, reconstruct
 from unnoise.answers.direct import direct_profile
 from unnoise.baselines import BASELINES, bucketed_profile, min_wise_sample
-from unnoise.baselines._mechanism import from_curve, public_bound
+from unnoise.baselines.mechanisms import from_curve, public_bound
 from unnoise.errors import UnnoiseError
 from unnoise.estimators.falling import falling
 from unnoise.holding import Exactly, Unit, release

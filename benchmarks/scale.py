@@ -16,8 +16,7 @@ import numpy as np
 
 from unnoise import DiscreteLaplace
 from unnoise.answers.reconstruct import reconstruct
-from unnoise.answers.shapes import shaped
-from unnoise.answers.simulate import draw_noisy_profile, errors
+from unnoise.answers.simulate import draw_noisy_profile, errors, shaped
 from unnoise.spark._job import RANGE, task_count
 
 ROWS = 10**12

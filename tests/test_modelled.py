@@ -11,9 +11,9 @@ from scipy import stats
 
 from oracles_answers import holds_between, noisy_profile
 from unnoise.answers.bands import NO_END, Bands
+from unnoise.answers.estimate import critical_level
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.answers.simulate import Setting
-from unnoise.answers.together import critical_level
 from unnoise.errors import InputError
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyProfile

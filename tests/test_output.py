@@ -24,7 +24,7 @@ from unnoise.answers.render import first_sentence, sensible
 from unnoise.answers.report import report_page
 from unnoise.api import direct
 from unnoise.cli import main
-from unnoise.cli._tables import print_sheets
+from unnoise.cli._output import print_sheets
 from unnoise.errors import InputError
 from unnoise.sketches.sketch import Sketch
 

@@ -33,7 +33,7 @@ from .text import LONGEST_NAME, inert
 
 __all__ = [
     "ITEM_TYPES", "MEASURED_LEVELS", "MOST_LEVELS", "MOST_NAMES", "Account", "Kind", "Labels", "Layout", "about",
-    "as_labels", "guarantee", "hashed_layout", "in_words", "today",
+    "as_labels", "fresh_labels", "guarantee", "hashed_layout", "in_words", "usual_unit",
 ]  # fmt: skip
 
 Kind = Literal["known", "hashed", "sampled", "direct"]
@@ -283,11 +283,6 @@ MOST_NAMES = 20_000
 _DAY = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])")
 
 
-def today() -> str:
-    """Return the day, in UTC: the same for every site that works at the same moment."""
-    return datetime.now(UTC).strftime("%Y-%m-%d")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Labels:
     """What is said about a sketch; whatever is empty is not said.
@@ -381,6 +376,20 @@ def as_labels(given: Labels | Mapping[str, Any] | None) -> Labels:
     if set(values) - known:
         raise InputError(f"labels must be among {', '.join(sorted(known))}, got {min(set(values) - known)!r}")
     return Labels(**values)
+
+
+def usual_unit(layout: Layout) -> str:
+    """Return whom ε protects where nobody has given it a name."""
+    return "occurrence" if layout.max_contributions is None else "person"
+
+
+def fresh_labels(given: Labels | Mapping[str, Any] | None, layout: Layout) -> Labels:
+    """Return the labels of a new sketch: what was given, with its unit and the day, in UTC: the same for every site."""
+    labels = as_labels(given)
+    unit = labels.unit or usual_unit(layout)
+    if (unit == "occurrence") != (layout.max_contributions is None):
+        raise InputError(f"unit must be occurrence, or a name where max_contributions is given, got {unit!r}")
+    return replace(labels, unit=unit, created=datetime.now(UTC).strftime("%Y-%m-%d"))
 
 
 def _require_text(name: str, value: object) -> None:

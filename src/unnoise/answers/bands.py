@@ -50,12 +50,9 @@ from ..arrays import Floats, Int64
 from ..estimators.linear import least_weights, repeated_taps, second_difference_weight
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
+from .estimate import NO_END
 
 __all__ = ["NO_END", "Bands", "Limits", "binomial_upper", "bounded_normal", "inverse_taps"]
-
-
-NO_END = np.iinfo(np.int64).max // 4
-"""Upper end of a band that has none."""
 
 GUARD = 0.1
 """Error probability of the limits by domination, as a share of 1 − level; they only ever narrow the interval."""

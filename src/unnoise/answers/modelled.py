@@ -261,7 +261,7 @@ class ModelledProfile(Profile):
             k = np.arange(self._least_count, self._top + 1)
             ends = np.full_like(k, NO_END)
             value = self._centres(k, ends)[0]
-            low, high = self._limits(k, ends, np.sqrt(self._curve_variance), level)
+            low, high = self._limits(k, ends, np.sqrt(self._variance(self._shares(k, ends)) + self._unseen), level)
             fewest, most = self._rearranged(k)
             low = np.minimum(low, value - (value - fewest) / QUARTER)
             high = np.maximum(high, value + (most - value) / QUARTER)
@@ -293,11 +293,6 @@ class ModelledProfile(Profile):
         here = above[k - first]
         return np.where(moves, np.minimum(upper + share * within, here), here), np.where(
             moves, np.maximum(upper + most * within, here), here)
-
-    @cached_property
-    def _curve_variance(self) -> Floats:
-        k = np.arange(self._least_count, self._top + 1)
-        return self._variance(self._shares(k, np.full_like(k, NO_END))) + self._unseen
 
     @cached_property
     def _known_curves(self) -> dict[float, tuple[Floats, Floats]]:

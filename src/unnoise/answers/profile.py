@@ -34,7 +34,7 @@ from .estimate import KINDS, Columnar, Estimate
 from .sums import bounded, check_growth, entropy_limits, sum_limits, vectorised, xlogx
 
 if TYPE_CHECKING:
-    from .together import Band
+    from .estimate import Band
 
 __all__ = ["Answers", "Profile", "Row", "Table", "identity"]
 
@@ -255,9 +255,9 @@ class Profile:
         """Return intervals for many counts that hold all together in ``level`` of the releases.
 
         Of the items with count exactly t, or at least t, for every t in ``counts`` (0, 1, … if left out); see
-        :mod:`unnoise.answers.together`.
+        :mod:`unnoise.answers.estimate`.
         """
-        from .together import FEWEST_COUNTS, MOST_COUNTS, simultaneous_band
+        from .estimate import FEWEST_COUNTS, MOST_COUNTS, simultaneous_band
 
         last = min(max(int(self.support[-1]), FEWEST_COUNTS), MOST_COUNTS - 1)
         t = np.arange(last + 1) if counts is None else np.unique(_as_counts(counts))

@@ -175,13 +175,13 @@ class Sending(Talking):
 def send(request: Sending) -> None:
     """Send sealed sketches to a collector; sending again changes nothing."""
     from ..errors import InputError
-    from ._show import note, stepping
+    from ._show import note, saying
 
     files = request.files
     periods = request.period or ["once"] * len(files)
     if len(periods) != len(files):
         raise InputError(f"--period must be given once for each file, got {len(periods)} for {len(files)}")
-    with request.client() as client, stepping("sending", "reports") as step:
+    with request.client() as client, saying("sending", "reports") as step:
         for number, (path, when) in enumerate(zip(files, periods)):
             step(number, len(files))
             sent = client.send_share(path) if _is_share(path) else client.send(request.named(), path, period=when)

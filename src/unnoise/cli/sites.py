@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ..errors import InputError
+from ..noise import exact_positive
 from ..text import inert_markup
 from . import _options as opt
 from ._app import App, app
@@ -99,7 +100,7 @@ def table(
 ) -> None:
     """Reach of sites and periods without contradictions, each file by its labels, or else its name as the site."""
     from ..answers.consistent import SiteTable
-    from ..answers.site_document import table_document
+    from ..answers.export import table_document
     from ..sites import consistent_table
     from ._output import write_document
     from ._show import print_json, saying
@@ -153,9 +154,9 @@ def _check(output: str | None, files: list[str], force: bool) -> None:
 
 def _show(found: dict[str, Estimate], files: list[str], output: str | None, as_json: bool) -> None:
     """Write answers into the file asked for, if any, and print them as a table or as JSON."""
+    from ..answers.export import answers_document
     from ..answers.questions import mark
     from ..answers.render import rich_table
-    from ..answers.site_document import answers_document
     from ._output import write_document
     from ._show import print_json, screen
 
@@ -209,7 +210,8 @@ def share_task(
 
     check_output(str(output), force=force)
     made = Task.hashed(
-        opt.as_cells(cells or "2^20"), epsilon=opt.as_epsilon(epsilon), epoch=epoch, levels=levels, hash_seed=hash_seed,
+        opt.as_cells(cells or "2^20"), epsilon=exact_positive("epsilon", epsilon), epoch=epoch, levels=levels,
+        hash_seed=hash_seed,
         item_types=("int",) if integers else ("str",), max_contributions=max_contributions, sums=sums,
         least_sites=least_sites,
     )  # fmt: skip

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FORMATS", "LINE", "Dialect", "Format", "Location", "as_text", "brief", "collect_batches", "column_of_integers",
-    "compression_of", "expand", "format_of", "is_remote", "item_column", "open_bytes", "require_columns",
+    "compression_of", "expand", "format_of", "item_column", "open_bytes", "require_columns",
     "require_once", "rows_in", "uuid_columns", "uuid_text",
 ]  # fmt: skip
 
@@ -150,12 +150,6 @@ COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".zstd": "zstd"}
 """Ends of names of compressed files; polars opens gzip and zstd by itself."""
 
 
-def is_remote(name: str) -> bool:
-    """Whether a name is an address that polars opens: s3://…, https://… and their like."""
-    scheme, sign, _ = name.partition("://")
-    return bool(sign) and scheme.isalnum() and len(scheme) > 1
-
-
 def compression_of(where: Location) -> str | None:
     """Return how a file is compressed, by its name."""
     return COMPRESSIONS.get(Path(str(where)).suffix.lower())
@@ -210,7 +204,8 @@ def collect_batches(lazy: pl.LazyFrame, chunk: int, *, whole_rows: bool) -> Iter
 
 def expand(name: str) -> list[Location]:
     """Return the files behind a path or glob, in order of their names; an address stands for itself."""
-    if is_remote(name):
+    scheme, sign, _ = name.partition("://")
+    if sign and scheme.isalnum() and len(scheme) > 1:  # s3://…, https://… and their like
         return [name]
     if os.path.isfile(name):
         return [Path(name)]

@@ -309,10 +309,6 @@ class Held:
         cells.flags.writeable = True
         return cells
 
-    def freeze(self) -> None:
-        """Let the cells change no more."""
-        self.array().flags.writeable = False
-
     def wipe(self) -> None:
         """Overwrite the cells: whoever holds them has no more use for them."""
         cells = self.array()

@@ -17,8 +17,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...errors import FormatError, IncompatibleError, UnnoiseError
+from ...layout import fresh_labels
 from ...noise import DiscreteLaplace
-from ...sketches.format.parameters import Stored, fresh_labels
+from ...sketches.format.parameters import Stored
 from ...sketches.sketch import Sketch
 from ..two_party import _read as read_frame
 from ..two_party import _write as write_frame
