@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
 from _report import machine, write_section
 
-from unnoise.replacing import write_whole
+from unnoise.guard import write_whole
 
 PAGE = ROOT / "docs" / "trust.md"
 KEPT = ROOT / "out" / "audit"

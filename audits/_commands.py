@@ -30,6 +30,7 @@ FORMS: dict[str, tuple[str, ...]] = {
     "query": (*HASHED, "--sql", "SELECT x FROM data WHERE g = 'A'"),
     "labels": (*HASHED, "--label", "L", "--site", "s", "--period", "p"),
     "profile": ("profile", "-c", "x"), "profile of groups": ("profile", "-c", "x", *GROUPED),
+    "profile of all groups": ("profile", "-c", "x", *GROUPED, "--all-groups", "1/4"),
     "profile of persons": ("profile", "-c", "x", *PERSON),
     "profile of counts": ("profile", "-c", "x", "--count-column", "n"),
     "items are persons": ("profile", "-c", "who", "--person", "who"),

@@ -297,13 +297,13 @@ def group_sets() -> Target:
 
 def _any_list() -> None:
     """Take the list as it is."""
-    from unnoise.reading import groupfiles
+    from unnoise.reading import groups
 
-    groupfiles._read_manifest = lambda path: json.loads(path.read_text())
+    groups._read_manifest = lambda path: json.loads(path.read_text())
 
 
 def _no_list_digest() -> None:
     """Compare the digest with itself."""
-    from unnoise.reading import groupfiles
+    from unnoise.reading import groups
 
-    groupfiles._digest = lambda path, groups, files: json.loads((path / "groups.json").read_text()).get("digest")
+    groups._digest = lambda path, groups, files: json.loads((path / "groups.json").read_text()).get("digest")

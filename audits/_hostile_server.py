@@ -20,7 +20,7 @@ from _children import Target, Unnoticed
 from _hostile_files import make_sketch, repaired
 from _mutations import VALUES, damaged, hostile_json
 
-from unnoise.protocols.shares import Server, Task, combine, messages
+from unnoise.protocols.shares import Server, Task, combine, task
 
 GOOD = _corpus.messages()
 GOOD_REPORT = (_corpus.CORPUS / "sketches" / "report.sketch").read_bytes()
@@ -107,7 +107,7 @@ def shares() -> Target:
 
 
 def _bare_heads() -> None:
-    messages._read_head = json.loads
+    task._read_head = json.loads
 
 
 def _no_digest() -> None:
@@ -121,7 +121,7 @@ def _no_digest() -> None:
         def __init__(self, data: Any) -> None:
             self.digest, self.hexdigest = (lambda: equal(real(data).digest())), real(data).hexdigest
 
-    messages.hashlib = type("Hashes", (), {"sha256": Agreeing})
+    task.hashlib = type("Hashes", (), {"sha256": Agreeing})
 
 
 # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -282,14 +282,14 @@ def requests() -> Target:
 def _unhandled() -> None:
     """Let the errors of workers and of the protocol through as they are."""
     from unnoise.errors import UnnoiseError
-    from unnoise.serve import problems
+    from unnoise.serve import guard
 
-    problems.HANDLERS.pop(UnnoiseError, None)
+    guard.HANDLERS.pop(UnnoiseError, None)
 
 
 def _unlimited() -> None:
     """Unpack whatever comes, as long as it is."""
-    from unnoise.serve import uploads
+    from unnoise.serve import service
 
-    uploads._gzip = lambda: (lambda data, most: b"x" * (600 << 20), lambda: b"")
-    uploads.ENCODINGS["gzip"] = uploads._gzip
+    service._gzip = lambda: (lambda data, most: b"x" * (600 << 20), lambda: b"")
+    service.ENCODINGS["gzip"] = service._gzip

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from unnoise.ledger import Ledger, read_ledger
-from unnoise.reading import groupfiles
+from unnoise.reading import groups
 from unnoise.reading.groups import GroupedSketch
 from unnoise.sketches.format import write
 from unnoise.sketches.sketch import Sketch
@@ -170,18 +170,17 @@ def in_place() -> Iterator[None]:
 @contextmanager
 def old_set_first() -> Iterator[None]:
     """Remove the old set before the new one is written."""
-    real = groupfiles.save_set
+    real = groups.save_set
 
     def save(folder: Any, sketches: Any) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         real(folder, sketches)
 
-    groups = __import__("unnoise.reading.groups", fromlist=["save_set"])
-    kept, groups.save_set = groups.save_set, save
+    groups.save_set = save
     try:
         yield
     finally:
-        groups.save_set = kept
+        groups.save_set = real
 
 
 @contextmanager

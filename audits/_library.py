@@ -318,6 +318,26 @@ def direct_items(epsilon: Any = 1) -> View:
     return view
 
 
+def direct_all_groups(divided: bool = True) -> View:
+    """One row more in one of two groups, which shows in its own release and in that of all groups; one call each."""
+
+    def view(which: int, trials: int) -> np.ndarray:
+        items, by = ["x"] * (2 + which), ["a", "b", "a"][: 2 + which]
+        found = np.empty((trials, 2 * (MOST + 2)), dtype=np.int64)
+        with unanswered:
+            for row in found:
+                if divided:
+                    both = un.direct(items, epsilon=1, by=by, groups=["a", "b"], all_groups="1/2", max_count=MOST)
+                    parts = [both["a"], both["all groups"]]
+                else:
+                    parts = [un.direct(items[1:], epsilon=1, max_count=MOST),
+                             un.direct(items, epsilon=1, max_count=MOST)]  # fmt: skip
+                row[:] = np.concatenate([seen(part) for part in parts])
+        return found
+
+    return view
+
+
 def profile(epsilon: Any = 1) -> View:
     """un.profile as it is called, once for each trial: what it released of columns and rows that an item may reach."""
 
@@ -372,6 +392,9 @@ LIBRARY: dict[str, Path] = {
     ),
     "un.direct, items as persons": Path(
         1, direct_items(), {"half the noise": direct_items(2)}, (4_000, 0), "person", "call"
+    ),
+    "un.direct, all groups": Path(
+        1, direct_all_groups(), {"ε not divided": direct_all_groups(False)}, (4_000, 0), each="call"
     ),
     "un.profile, a row": Path(1, profile(), {"a quarter of the noise": profile(4)}, (1_000, 0), each="call"),
     "un.profile, by a sketch": Path(

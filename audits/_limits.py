@@ -20,7 +20,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 from small_disk import on_small_disk
-from unnoise import labels, ledger
+from unnoise import layout, ledger
 from unnoise.ledger import Ledger, read_ledger
 from unnoise.sketches.sketch import Sketch
 
@@ -97,11 +97,11 @@ def jumping(rng: random.Random) -> Iterator[None]:
         def now(cls, tz: Any = None) -> Any:
             return datetime.datetime.fromtimestamp(rng.randrange(4_102_444_800), tz)
 
-    labels.datetime, ledger.datetime = Jumping, Jumping  # type: ignore[attr-defined, misc]
+    layout.datetime, ledger.datetime = Jumping, Jumping  # type: ignore[attr-defined, misc]
     try:
         yield
     finally:
-        labels.datetime, ledger.datetime = datetime.datetime, datetime.datetime  # type: ignore[attr-defined, misc]
+        layout.datetime, ledger.datetime = datetime.datetime, datetime.datetime  # type: ignore[attr-defined, misc]
 
 
 def clock(number: int, seed: int, by_time: bool = False) -> dict[str, Any]:

@@ -23,8 +23,8 @@ from _library import CELLS, Path, View, apart, repeated
 sys.path.insert(0, str(ROOT / "tests"))
 from unnoise import Sketch
 from unnoise.protocols.shares import Server, Site, Task
-from unnoise.protocols.shares.messages import unpack
 from unnoise.protocols.shares.site import mask
+from unnoise.protocols.shares.task import unpack
 
 LARGE = 1 << 17
 

@@ -70,7 +70,7 @@ def judged(results: dict[str, Any], chosen: list[tuple[str, Any]], pieces: range
 
 def main() -> None:
     warnings.simplefilter("ignore")
-    audit = Audit("coverage", __doc__, releases=(400, 2), settings=(100, 1), shrunk=(0.7, 0.01))
+    audit = Audit("coverage", __doc__, releases=(1000, 2), settings=(100, 1), shrunk=(0.7, 0.01))
     chosen = [(name, setting) for name, settings in KINDS.items() for setting in settings[: audit["settings"]]]
     pieces, size = range(-(-audit["releases"] // PIECE)), min(PIECE, audit["releases"])
     calls = {

@@ -1,7 +1,8 @@
 """The collector under load, and on WFA's scenarios end to end over HTTP.
 
 * load: 500 reports of 2^20 cells from 50 clients, verified, against the same server storing the same bytes unverified;
-* scenarios: WFA's reach scenarios, 20 sites as processes of their own that send over HTTP.
+* scenarios: WFA's five reach scenarios (20 sites) and three of frequency (10), sites as processes of their own that
+  send over HTTP. A person counts once a site in the first, up to three times in the others; the noise is that of ln 3.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -23,7 +25,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from _report import machine, write_section
-from _wfa import REACH, Scenario
+from _wfa import FREQUENCY, REACH, SETS, Scenario, histogram, shuffle_distance
 
 import unnoise as un
 from serve_tools import Server
@@ -173,11 +175,12 @@ def _watch(server: Measured):
 
 # ── scenarios ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
+LOG_3 = 1.0986122886681098
 SITE = """
 import sys, numpy as np, unnoise as un
 from unnoise.serve.client import Client
-address, token, task, items, target = sys.argv[1:]
-sketch = un.Sketch.hashed(2**17, epsilon="1.0986122886681098", item_types=["int"], max_contributions=1)
+address, token, task, items, target, epsilon, most = sys.argv[1:]
+sketch = un.Sketch.hashed(2**17, epsilon=epsilon, item_types=["int"], max_contributions=int(most))
 sketch.update({"person": np.load(items)}, person="person")
 sketch.save(target)
 with Client(address, token) as client:
@@ -188,36 +191,51 @@ with Client(address, token) as client:
 def scenarios(place: Path, runs: int) -> list[str]:
     server = Server(place / "scenarios")
     server.start()
-    lines = ["| WFA scenario, 20 sites over HTTP | RMSE of reach | last report to answer, s |", "|---|---|---|"]
+    lines = ["| WFA scenario over HTTP | sites | RMSE of reach | shuffle distance | last report to answer, s |",
+             "|---|---|---|---|---|"]  # fmt: skip
     with server.client() as admin:
         tokens = [admin.make_token("site", f"site-{i}") for i in range(20)]
-        for scenario in REACH:
-            errors, waits = [], []
-            for run in range(runs):
-                task = f"{scenario.replace(' ', '-').replace(',', '')}-{run}"
-                admin.make_task(task, epsilon="1.0986122886681098", cells=2**17, item_types=["int"],
-                                max_contributions=1)  # fmt: skip
-                sets = Scenario.draw(scenario, np.random.default_rng(run)).items
-                truth = np.unique(np.concatenate(sets)).size
-                jobs = [(place, server.address, task, *job) for job in zip(tokens, sets, range(20))]
-                with ThreadPoolExecutor(2) as pool:
-                    list(pool.map(lambda job: _site(*job), jobs))
-                began = time.perf_counter()
-                answer = admin.collect(task)
-                waits.append(time.perf_counter() - began)
-                errors.append(answer["reach"]["value"] / truth - 1)
+        for name in (*REACH, *FREQUENCY):
+            most = 3 if name in FREQUENCY else 1
+            found = [_answered(place, server.address, admin, tokens, name, run, most) for run in range(runs)]
+            errors, shuffles, waits = zip(*found)
             rmse = float(np.sqrt(np.mean(np.square(errors))))
-            lines.append(f"| {scenario} | {rmse:.1%} ({runs} runs) | {max(waits):.1f} |")
+            shuffle = f"{np.mean(shuffles):.3f}" if most > 1 else "–"
+            lines.append(f"| {name} | {SETS[name]} | {rmse:.1%} ({runs} runs) | {shuffle} | {max(waits):.1f} |")
             print(lines[-1], flush=True)
     server.stop()
     return lines
 
 
-def _site(place: Path, address: str, task: str, token: str, items: np.ndarray, number: int) -> None:
+def _answered(
+    place: Path, address: str, admin: Any, tokens: list[str], name: str, run: int, most: int
+) -> tuple[float, float, float]:
+    """One run: relative error of reach, shuffle distance of the frequencies, seconds from the last report."""
+    task, epsilon = f"{name.replace(' ', '-').replace(',', '')}-{run}", repr(most * LOG_3)
+    admin.make_task(task, epsilon=epsilon, cells=2**17, item_types=["int"], max_contributions=most)
+    drawn = Scenario.draw(name, np.random.default_rng(run))
+    rows = [np.repeat(items, counts) for items, counts in zip(drawn.items, drawn.counts)]
+    jobs = [(place, address, task, *job, epsilon, most) for job in zip(tokens, rows, range(len(rows)))]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda job: _site(*job), jobs))
+    began = time.perf_counter()
+    answer = admin.collect(task)
+    waited = time.perf_counter() - began
+    truth = drawn.frequencies(len(rows))
+    seen = {each["count"]: each["value"] for each in answer["exactly"]}
+    above = next(each["value"] for each in answer["at_least"] if each["count"] == 10)
+    frequencies = np.array([*(seen[t] for t in range(1, 10)), above])
+    return answer["reach"]["value"] / truth.size - 1, shuffle_distance(frequencies, histogram(truth)), waited
+
+
+def _site(
+    place: Path, address: str, task: str, token: str, items: np.ndarray, number: int, epsilon: str, most: int
+) -> None:
     source, target = place / f"{number}.npy", place / f"{number}.sketch"
     np.save(source, items)
     target.unlink(missing_ok=True)
-    subprocess.run([sys.executable, "-c", SITE, address, token, task, str(source), str(target)], check=True)
+    words = [address, token, task, str(source), str(target), epsilon, str(most)]
+    subprocess.run([sys.executable, "-c", SITE, *words], check=True)
 
 
 def main() -> None:

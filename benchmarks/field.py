@@ -39,11 +39,11 @@ from shapes import at_random
 from unnoise import Sketch, discrete_laplace, reconstruct
 from unnoise.answers.direct import direct_profile
 from unnoise.baselines import BASELINES, bucketed_profile, min_wise_sample
-from unnoise.baselines._mechanism import from_curve, public_bound
+from unnoise.baselines.mechanisms import from_curve, public_bound
 from unnoise.curve import SINGLE, exact_numbers
 from unnoise.errors import UnnoiseError
 from unnoise.estimators.falling import falling
-from unnoise.holding.release import Exactly, Unit, release
+from unnoise.holding import Exactly, Unit, release
 from unnoise.noisy import NoisyProfile
 
 TRUST = {

@@ -16,10 +16,8 @@ import numpy as np
 
 from unnoise import DiscreteLaplace
 from unnoise.answers.reconstruct import reconstruct
-from unnoise.answers.shapes import shaped
-from unnoise.answers.simulate import draw_noisy_profile, errors
-from unnoise.spark._job import task_count
-from unnoise.spark._tasks import RANGE
+from unnoise.answers.simulate import draw_noisy_profile, errors, shaped
+from unnoise.spark._job import RANGE, task_count
 
 ROWS = 10**12
 CELLS = 10**10

@@ -11,7 +11,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
 import unnoise as un
-from unnoise.answers.palette import LIGHT
+from unnoise.answers.plots import LIGHT
 from unnoise.demo import flights
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "img" / "readme.png"

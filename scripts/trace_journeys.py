@@ -83,9 +83,9 @@ def file_to_page(folder: Path) -> Callable[[], object]:
 def _options(name: str) -> set[str]:
     import typer
 
-    from unnoise.cli import app, make
+    from unnoise.cli import answer, app
 
-    assert make
+    assert answer
     command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
     return {option for parameter in command.params for option in parameter.opts}
 

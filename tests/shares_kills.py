@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from unnoise.protocols.shares import Server, Site, Task, combine
-from unnoise.protocols.shares.store import Disk
+from unnoise.protocols.shares.server import Disk
 
 CALLS = ("open", "write", "fsync", "replace", "unlink")
 CELLS = 16
@@ -60,7 +60,7 @@ def break_server(mode: str) -> None:
 
 
 def json_head(message: bytes):
-    from unnoise.protocols.shares.messages import unpack
+    from unnoise.protocols.shares.task import unpack
 
     return unpack(message, "agreement")[0]
 

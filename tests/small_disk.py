@@ -49,9 +49,9 @@ def fill(disk: Path) -> None:
 
 
 def main() -> None:
+    from unnoise.guard import write_whole
     from unnoise.ledger import Ledger, read_ledger
     from unnoise.reading.groups import GroupedSketch
-    from unnoise.replacing import write_whole
     from unnoise.sketches.format import write
     from unnoise.sketches.sketch import Sketch
 

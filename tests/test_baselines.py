@@ -10,7 +10,7 @@ import pytest
 from oracles_answers import holds_between
 from unnoise import testing
 from unnoise.baselines import BASELINES, Released, graphical, karwa_degrees, synthetic_graph, vector_of_counts
-from unnoise.baselines.partitions import _draw
+from unnoise.baselines.mechanisms import _draw
 from unnoise.errors import IncompatibleError, InputError
 from unnoise.noise import DiscreteLaplace
 

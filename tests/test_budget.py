@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from unnoise.sketches.budget import total_budget
+from unnoise.ledger import total_budget
 from unnoise.sketches.sketch import Sketch
 
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,15 @@ import pytest
 
 from unnoise.cli import main
 from unnoise.errors import FormatError, IncompatibleError, InputError, PrivacyError
-from unnoise.labels import Labels, as_labels, today
+from unnoise.layout import Labels, as_labels
 from unnoise.sketches.format import write as writing
 from unnoise.sketches.sketch import Sketch
 
 CELLS = 2**18
+
+
+def today() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%d")
 
 
 @pytest.fixture

@@ -21,16 +21,15 @@ import unnoise as un
 from oracles_answers import holds_between
 from oracles_direct import boxes_by_hand, items_by_block, likeliest_descents, profile_of
 from statistics_tools import chi_square
-from unnoise import testing
+from unnoise import holding, testing
 from unnoise.answers.direct import direct_profile
 from unnoise.answers.report_tables import parameters
+from unnoise.checks import LEVELS
 from unnoise.curve import TOP, NoisyCurve, blocks, exact_numbers, limited_blocks, rank_blocks
 from unnoise.errors import FormatError, InputError, PrivacyError
 from unnoise.estimators import _descent
 from unnoise.estimators.falling import corner, largest_count, last_corner, upper_quantile
-from unnoise.holding import counting
-from unnoise.holding.counting import count_exactly, rows_of
-from unnoise.holding.release import Exactly, Unit, release
+from unnoise.holding import Exactly, Unit, count_exactly, release, rows_of
 from unnoise.ledger import FILE, read_ledger
 from unnoise.noise import DiscreteLaplace
 
@@ -140,7 +139,7 @@ def test_counting_in_pieces_is_counting_at_once(monkeypatch: pytest.MonkeyPatch)
     items = rng.zipf(1.7, 3000)
     whole = pl.DataFrame({"0": items})
     pieces = [whole[i : i + 250] for i in range(0, 3000, 250)]
-    monkeypatch.setattr(counting, "GATHERED", 700)
+    monkeypatch.setattr(holding, "GATHERED", 700)
     found = count_exactly(pieces, Unit())[""]
     assert dict(zip(found.counts.tolist(), found.items.tolist())) == profile_of(items.tolist())
 
@@ -326,7 +325,6 @@ FIVE = [1] * 3 + [2] * 3 + [3] * 3 + [4] * 3 + [5] * 3
 def test_neighbours_are_told_apart_no_better_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     """`un.direct` from rows to released numbers; half the noise, and a box counted twice, are caught."""
     from unnoise.answers import direct as answering
-    from unnoise.holding import release as module
 
     monkeypatch.setattr(answering, "falling", lambda curve: (np.ones(1, dtype=np.int64), np.ones(1)))  # not looked at
 
@@ -338,16 +336,16 @@ def test_neighbours_are_told_apart_no_better_than_allowed(monkeypatch: pytest.Mo
 
     assert not breaks(told_apart(column, FIVE, FIVE[:-1]))
     assert not breaks(told_apart(row, [1] * 12, [1] * 11))
-    exact, law = module.exact_numbers, module.exact_positive
+    exact, law = holding.exact_numbers, holding.exact_positive
 
     def twice(counts: np.ndarray, items: np.ndarray, *rest: object) -> tuple[list[int], list[int]]:
         _, rows = exact(counts, items, *rest)
         return [int(items[counts >= t].sum()) for t in range(1, 17)], rows  # S(t) whole beside the rows
 
-    monkeypatch.setattr(module, "exact_numbers", twice)
+    monkeypatch.setattr(holding, "exact_numbers", twice)
     assert breaks(told_apart(row, [1] * 12, [1] * 11))
-    monkeypatch.setattr(module, "exact_numbers", exact)
-    monkeypatch.setattr(module, "exact_positive", lambda name, epsilon: law(name, epsilon) * 2)
+    monkeypatch.setattr(holding, "exact_numbers", exact)
+    monkeypatch.setattr(holding, "exact_positive", lambda name, epsilon: law(name, epsilon) * 2)
     assert breaks(told_apart(column, FIVE, FIVE[:-1]))
 
 
@@ -535,6 +533,21 @@ def test_intervals_cover(epsilon: float) -> None:
 
 
 @pytest.mark.statistical
+@pytest.mark.parametrize(("unit", "at_least"), [(Unit(), False), (Unit(), True), (Unit(persons="items"), False)])
+def test_a_band_holds_as_a_whole(unit: Unit, at_least: bool) -> None:
+    """At least 93 % hold at all counts together. Control: a third as wide they do not."""
+    t, runs, hits, narrow = np.array([*range(1, 30), 63, 1505]), 40, 0, 0
+    truth = [((k <= TRUTH) if at_least else (k == TRUTH)).sum() for k in t]
+    for curve in curves(1, runs, unit):
+        band = direct_profile(curve).band(t, at_least=at_least)
+        hits += truth in band
+        third = (band.high - band.low) / 6
+        narrow += bool((abs(np.array(truth) - (band.high + band.low) / 2) <= third).all())
+    assert holds_between(hits, runs, 0.93, 1.0)
+    assert not holds_between(narrow, runs, 0.93, 1.0)
+
+
+@pytest.mark.statistical
 @pytest.mark.parametrize("most", [None, 100])
 def test_intervals_cover_where_items_are_persons(most: int | None) -> None:
     runs, wanted = 150, ("distinct", "at least 30", "exactly 1", "share 2", "median")
@@ -589,6 +602,11 @@ def test_every_answer_exists_at_every_edge(items: list, counts: list | None, eps
         assert answer.low <= answer.value <= answer.high
         assert math.isfinite(answer.stderr)
         assert answer.at(0.5).high <= answer.high or answer.at(0.5).high == answer.value
+        assert all(math.isfinite(end) for level in LEVELS for end in answer.at(level).interval)
+    for at_least in (False, True):
+        band = p.band(at_least=at_least)
+        assert (band.low <= band.value).all()
+        assert (band.value <= band.high).all()
     assert p.fractions.sum() == pytest.approx(1) if p.support[-1] < 10**8 else True
     for text in (str(p), p.to_json(), p._repr_html_(), str(p.table()), un.report(p)):
         assert text
@@ -695,6 +713,23 @@ def test_bad_requests_are_refused_by_what_was_asked_alone(options: dict, message
 def test_a_function_must_be_finite_where_counts_may_lie() -> None:
     with pytest.raises(InputError, match="g must be finite"):
         un.direct([1, 2], epsilon=1, person=True).statistic(lambda t: np.exp(t.astype(float)))
+
+
+@pytest.mark.parametrize("kind", ["direct", "hashed", "known"])
+def test_a_function_gives_a_finite_sum_of_one_real_number_a_count(kind: str) -> None:
+    rows = np.repeat(np.arange(40), 40)
+    if kind == "direct":
+        p = un.direct(rows, epsilon=1)
+    else:
+        sketch = un.Sketch.hashed(64, epsilon=1) if kind == "hashed" else un.Sketch.known(64, epsilon=1)
+        sketch.update(rows)
+        p = un.reconstruct(sketch.release())
+    assert p.statistic(lambda t: 1 - (t == 0)).value == pytest.approx(p.distinct.value, rel=1e-6)
+    for g in (lambda t: t * 1j, lambda t: np.ones(3), lambda t: "x"):
+        with pytest.raises(InputError, match="g must return a real number for each count, got"):
+            p.statistic(g)
+    with pytest.raises(InputError, match=r"g must .*, got"):
+        p.moment(110)  # 40^110 is a number, its square is none
 
 
 def test_a_bound_known_beforehand_shortens_the_grid() -> None:

@@ -14,6 +14,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "audits"))
+
+from _observe import run_here
+
 import unnoise as un
 from browser_tools import complaints, keep, open_browser, set_screen
 from oracles_spark import session
@@ -79,20 +83,36 @@ def blocks(page: Path, kind: str) -> list[str]:
     return re.findall(rf"```{kind}\n(.*?)```", page.read_text(), re.S)
 
 
+LISTED = r"""unnoise() { printf '%s\0' "$@"; printf '\n\0'; }; """
+"""A shell with this says which commands a line would run, in place of running them."""
+
+
+def in_shell(line: str) -> None:
+    """Run a line as bash would: its commands in this process, unless they share pipes or files."""
+    if re.search(r"[|<>]", line) or not re.match(r"unnoise |for .*; do unnoise [^;]*; done$", line):
+        done = subprocess.run(["bash", "-e", "-c", line], capture_output=True, text=True)
+        assert done.returncode == 0, (line, done.stderr)
+        return
+    listed = subprocess.run(["bash", "-e", "-c", LISTED + line], capture_output=True, text=True, check=True).stdout
+    for words in listed.removesuffix("\0\n\0").split("\0\n\0"):
+        code, _, error = run_here(words.split("\0"))
+        assert code == 0, (words, error)
+
+
 def commands(page: Path) -> list[str]:
     return [line for block in blocks(page, "console") for line in block.split("\n") if line.startswith("unnoise ")]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [p for p in PAGES if commands(p)], ids=lambda p: p.name)
-def test_commands_run(page, place):
+@pytest.mark.filterwarnings("default")  # of what other libraries say
+def test_commands_run(page, place, monkeypatch):
+    monkeypatch.chdir(place)
     for line in commands(page):
         words = shlex.split(line, comments=True)
-        if words[1] == "demo":
-            continue  # make demo is a test of its own
-        command = [sys.executable, "-m", *words, *_forced(words)]
-        done = subprocess.run(command, cwd=place, capture_output=True, text=True)
-        assert done.returncode == 0, (line, done.stderr)
+        if words[1] != "demo":  # make demo is a test of its own
+            code, _, error = run_here([*words[1:], *_forced(words)])
+            assert code == 0, (line, error)
 
 
 def _forced(words: list[str]) -> list[str]:
@@ -132,6 +152,7 @@ ANSWERS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PROJECTS, ids=lambda p: p.stem)
+@pytest.mark.filterwarnings("default")  # of what other libraries say
 def test_projects_run_from_top_to_bottom(page, tmp_path, monkeypatch):
     """Truth lies within 3.2 intervals of every answer: 6.2 standard deviations, a false alarm in 10⁹.
 
@@ -145,8 +166,7 @@ def test_projects_run_from_top_to_bottom(page, tmp_path, monkeypatch):
             exec(compile(code, str(page), "exec"), names)
             continue
         for line in code.strip().split("\n"):
-            done = subprocess.run(["bash", "-e", "-c", line], capture_output=True, text=True)
-            assert done.returncode == 0, (line, done.stderr)
+            in_shell(line)
     truth = json.loads(Path("truth.json").read_text()) if ANSWERS[page.stem] else {}
     for name, where in ANSWERS[page.stem]:
         text = Path(name).read_text()

@@ -20,13 +20,12 @@ import pyarrow as pa
 import pytest
 
 from unnoise.errors import FormatError, IncompatibleError, InputError
-from unnoise.labels import Labels
-from unnoise.layout import Account, Layout
+from unnoise.layout import Account, Labels, Layout
 from unnoise.noise import DiscreteLaplace
-from unnoise.sketches import cells as _cells
-from unnoise.sketches.format import filecells, parameters
+from unnoise.sketches import cells
+from unnoise.sketches.cells import FileCells
+from unnoise.sketches.format import parameters
 from unnoise.sketches.format import read as files
-from unnoise.sketches.format.filecells import FileCells
 from unnoise.sketches.format.parameters import Stored
 from unnoise.sketches.format.read import read_sketch
 from unnoise.sketches.format.write import write_sketch
@@ -74,7 +73,7 @@ def test_loaded_cells_stay_in_the_file_until_they_are_used(cells: int, tmp_path:
 def test_so_many_files_stay_open_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Sketch.hashed(64, epsilon=1).save(tmp_path / "a")
     monkeypatch.setattr(files, "SMALL", 0)
-    monkeypatch.setattr(filecells, "MOST_OPEN", 5)
+    monkeypatch.setattr(cells, "MOST_OPEN", 5)
     before = len(os.listdir("/proc/self/fd"))
     loaded = [Sketch.load(tmp_path / "a") for _ in range(20)]
     assert sum(isinstance(sketch._held.parts[0], FileCells) for sketch in loaded) == 5
@@ -130,15 +129,15 @@ def test_merging_files(tmp_path: Path) -> None:
 
 
 def test_merging_in_several_spans(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_cells, "BLOCK", 7)
-    monkeypatch.setattr(_cells, "SPAN", 21)
+    monkeypatch.setattr(cells, "BLOCK", 7)
+    monkeypatch.setattr(cells, "SPAN", 21)
     rng = np.random.default_rng(3)
     for size in (1, 6, 7, 20, 21, 22, 100):
         left, right = rng.integers(-(2**40), 2**40, (2, size))
         total, new = left + right, np.empty(size, dtype=np.int64)
-        _cells.add_cells(left, right, new)
+        cells.add_cells(left, right, new)
         assert (new == total).all()
-        _cells.add_cells(left, right, left)
+        cells.add_cells(left, right, left)
         assert (left == total).all()
 
 
@@ -516,7 +515,7 @@ from fractions import Fraction
 from unnoise.sketches.format.parameters import Stored
 from unnoise.sketches.format.read import read_sketch
 from unnoise.sketches.format.write import write_sketch
-from unnoise.labels import Labels
+from unnoise.layout import Labels
 from unnoise.layout import Account, Layout
 from unnoise.noise import DiscreteLaplace
 

@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unnoise.errors import FormatError, IncompatibleError, InputError, SealedError
-from unnoise.reading.groupfiles import MANIFEST
-from unnoise.reading.groups import GroupedSketch, is_group_set
+from unnoise.reading.groups import MANIFEST, GroupedSketch, is_group_set
 from unnoise.reading.source import Wanted, feed, open_source
 from unnoise.sketches.hashing import cells_of, hash_columns
 from unnoise.sketches.sketch import Sketch

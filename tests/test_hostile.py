@@ -30,7 +30,7 @@ from unnoise.layout import Layout
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyCounts, tally
 from unnoise.protocols.shares import Server, Task, combine
-from unnoise.protocols.shares.messages import pack, unpack
+from unnoise.protocols.shares.task import pack, unpack
 from unnoise.reading.groups import GroupedSketch
 from unnoise.reading.source import Wanted, open_source
 from unnoise.serve.client import Client

@@ -112,6 +112,18 @@ def test_documents_name_only_files_that_exist() -> None:
             assert (page.parent / target).exists(), f"{page.name} points to {target}"
 
 
+def test_documents_name_only_code_that_exists() -> None:
+    """Files by their path in the repository or below the package, modules in the tables of architecture.md."""
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        for name in re.findall(r"`((?:[\w-]+/)+\w+\.py)(?:::\w+)?`", page.read_text()):
+            assert any((base / name).exists() for base in (ROOT, PACKAGE, PACKAGE.parent)), f"{page.name}: {name}"
+    rows = (ROOT / "docs" / "architecture.md").read_text().split("## Modules")[1].split("## Noise")[0]
+    for cell in re.findall(r"^\| (`.*?) \|", rows, re.M):
+        for name in re.findall(r"`([\w.]+)`", cell):
+            path = PACKAGE / name.replace(".", "/")
+            assert path.is_dir() or path.with_suffix(".py").exists(), f"architecture.md: {name}"
+
+
 def test_documented_api_exists() -> None:
     """Every un.<name> that a page shows is exported."""
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:

@@ -11,9 +11,9 @@ from scipy import stats
 
 from oracles_answers import holds_between, noisy_profile
 from unnoise.answers.bands import NO_END, Bands
+from unnoise.answers.estimate import critical_level
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.answers.simulate import Setting
-from unnoise.answers.together import critical_level
 from unnoise.errors import InputError
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyProfile
@@ -134,6 +134,12 @@ def test_a_band_holds_as_a_whole(at_least):
     print("band", hits / runs, "one by one", single / runs)
     assert holds_between(hits, runs, 0.93, 1.0)
     assert single < hits
+
+
+def test_a_band_of_a_high_level_does_not_rest_on_a_few_draws():
+    for level in (0.9999, 0.999999):
+        single = critical_level(np.eye(100), level)
+        assert single**100 == pytest.approx(level, abs=(1 - level) / 100)
 
 
 def test_a_model_band_is_smooth(both):

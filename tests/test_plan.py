@@ -10,8 +10,7 @@ import pytest
 from oracles_answers import noisy_profile
 from unnoise.answers.plan import plan
 from unnoise.answers.reconstruct import reconstruct
-from unnoise.answers.shapes import NAMED, shaped
-from unnoise.answers.simulate import Setting, draw_noisy_profile, errors
+from unnoise.answers.simulate import NAMED, Setting, draw_noisy_profile, errors, shaped
 from unnoise.errors import InputError
 from unnoise.noise import DiscreteLaplace
 

@@ -17,9 +17,8 @@ import pytest
 
 from small_disk import on_small_disk
 from unnoise.errors import FormatError, InputError
-from unnoise.reading.groupfiles import MANIFEST
-from unnoise.reading.groups import GroupedSketch
-from unnoise.replacing import replacing, write_whole
+from unnoise.guard import replacing, write_whole
+from unnoise.reading.groups import MANIFEST, GroupedSketch
 from unnoise.sketches.sketch import Sketch
 
 # ── one file ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -54,6 +53,17 @@ def test_no_link_is_followed_and_no_name_is_guessed(tmp_path: Path) -> None:
     assert not (tmp_path / "out").is_symlink()
 
 
+def test_a_pipe_a_device_or_a_folder_is_never_replaced(tmp_path: Path) -> None:
+    """Whoever may write to /dev would else turn /dev/null into a file."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name in ("pipe", "folder"):
+        with pytest.raises(OSError, match="must be a file, got a folder, pipe or device"):
+            write_whole(tmp_path / name, "x")
+    assert (tmp_path / "pipe").is_fifo()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "pipe"]
+
+
 def test_a_new_file_has_the_rights_that_are_usual(tmp_path: Path) -> None:
     write_whole(tmp_path / "a", b"x")
     (tmp_path / "b").write_bytes(b"x")
@@ -65,7 +75,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     """A limit on the size of files stands for a full disk: EFBIG instead of ENOSPC, at the same call."""
     code = """
 import resource, signal, sys
-from unnoise.replacing import write_whole
+from unnoise.guard import write_whole
 from unnoise.sketches.sketch import Sketch
 write_whole(sys.argv[1], "old")
 sketch = Sketch.known(10**5, epsilon=1)

@@ -19,10 +19,9 @@ import numpy as np
 import pytest
 
 from browser_tools import OUT, complaints, keep, open_browser, set_screen
-from unnoise.answers.binned import at_least_curve, count_ranges, exact_curve, true_curve
 from unnoise.answers.estimate import Estimate
-from unnoise.answers.palette import DARK, LIGHT
-from unnoise.answers.questions import Asked, Sheet, noun
+from unnoise.answers.plots import DARK, LIGHT
+from unnoise.answers.questions import Asked, Sheet, count_ranges, noun, true_curve
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.answers.report import report
 from unnoise.answers.report_tables import answers_table
@@ -75,7 +74,8 @@ def test_ranges_cover_every_count_once(largest):
 
 def test_curves_agree_with_the_profile(one):
     profile, counts = one
-    exact, reach = exact_curve(profile), at_least_curve(profile)
+    sheet = Sheet(profile, Asked(), {})
+    exact, reach = sheet.exact, sheet.reach
     width = exact.last - exact.first + 1
     assert (exact.value * width).sum() == pytest.approx(profile.distinct.value, rel=1e-3)
     assert reach.value[0] == pytest.approx(profile.distinct.value)

@@ -12,7 +12,7 @@ from serve_tools import made_report, postgres
 from unnoise.errors import FormatError, InputError
 from unnoise.serve import schema
 from unnoise.serve.access import Visitor
-from unnoise.serve.backup import backup, restore
+from unnoise.serve.run import backup, restore
 from unnoise.serve.store import ConflictError, Store, migrate
 from unnoise.serve.tasks import Task
 

@@ -8,7 +8,7 @@ import pytest
 import unnoise as un
 from unnoise.answers.sites import Gathered
 from unnoise.serve.tasks import Task
-from unnoise.serve.work import answer, merged
+from unnoise.serve.worker import answer, merged
 
 CELLS = 2**13
 TASK = Task.from_dict({"id": "reach", "epsilon": "1", "cells": CELLS, "item_types": ["int"], "max_contributions": 1})

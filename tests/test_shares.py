@@ -18,8 +18,8 @@ from unnoise import testing
 from unnoise.errors import FormatError, IncompatibleError, InputError, PrivacyError, SealedError, UnnoiseError
 from unnoise.protocols.shares import Server, ServerProcess, Site, Task, add_up, combine
 from unnoise.protocols.shares import server as server_module
-from unnoise.protocols.shares.messages import pack, unpack
 from unnoise.protocols.shares.site import mask
+from unnoise.protocols.shares.task import pack, unpack
 from unnoise.sketches.sketch import Sketch
 
 EXACT = 40

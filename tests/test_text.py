@@ -19,9 +19,10 @@ from unnoise.answers.reconstruct import reconstruct
 from unnoise.answers.report import report
 from unnoise.cli import main
 from unnoise.errors import InputError, UnnoiseError
+from unnoise.layout import Labels
 from unnoise.reading.groups import GroupedSketch
 from unnoise.sketches.sketch import Sketch
-from unnoise.text import LONGEST_NAME, inert, inert_cell, inert_html, inert_json, inert_markup, is_plain
+from unnoise.text import LONGEST_NAME, inert, inert_cell, inert_html, inert_json, inert_markup
 
 HOSTILE = "=x\x1b]0;owned\x07\x9b31m\u202e[red]<script>alert(1)</script>&\"'"
 """A formula, escapes of a terminal in seven and eight bits, a turned direction, markup of Rich and HTML."""
@@ -61,9 +62,10 @@ def test_rich_prints_what_was_given(text: str) -> None:
 
 
 def test_names_are_plain_or_refused() -> None:
-    assert is_plain("Zürich 7 – 漢字 🦀")
+    assert Labels(site=("Zürich 7 – 漢字 🦀",)).site
     for bad in ("", "  ", "a\nb", "\x1b[2J", "x" * (LONGEST_NAME + 1), "a\u202eb", "\ud800"):
-        assert not is_plain(bad)
+        with pytest.raises(InputError, match="site must be a printable text"):
+            Labels(site=(bad,))
 
 
 def test_errors_are_inert_whatever_they_name() -> None:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from .errors import SealedError as SealedError
     from .errors import UnnoiseError as UnnoiseError
     from .errors import UnnoiseWarning as UnnoiseWarning
-    from .labels import Labels as Labels
+    from .layout import Labels as Labels
     from .ledger import Ledger as Ledger
     from .noise import DiscreteLaplace as DiscreteLaplace
     from .noisy import NoisyCounts as NoisyCounts
@@ -70,7 +70,7 @@ _HOMES = {
     "IncompatibleError": "errors",
     "InputError": "errors",
     "ItemProfile": "answers.items",
-    "Labels": "labels",
+    "Labels": "layout",
     "Ledger": "ledger",
     "NoisyCounts": "noisy",
     "NoisyCurve": "curve",

@@ -16,7 +16,7 @@ from .sketches.sketch import Sketch
 if TYPE_CHECKING:
     from .answers.direct import DirectProfile
     from .answers.profile import Profile
-    from .holding.release import Exactly, Unit
+    from .holding import Exactly, Unit
     from .ledger import Ledger
     from .reading.groups import GroupedSketch
 
@@ -141,9 +141,8 @@ def _direct(
     all_groups: Exact | None = None, *, top: int | None = None, for_tests: bool = False,
 ) -> dict[str, DirectProfile]:  # fmt: skip
     """Count, put the noise on, answer; ``for_tests`` lets noise out that protects nobody."""
-    from .holding.counting import count_exactly, rows_of
-    from .holding.release import share_of_all
-    from .reading.groupfiles import check_names
+    from .holding import count_exactly, rows_of, share_of_all
+    from .reading.groups import check_names
 
     if (by is None) != (groups is None):
         raise InputError("by and groups go together: the groups are declared, not taken from the data")
@@ -161,7 +160,7 @@ def release_and_answer(
 ) -> dict[str, DirectProfile]:  # fmt: skip
     """Put noise on the exact profile of each group and answer from what is released."""
     from .answers.direct import direct_profile
-    from .holding.release import release
+    from .holding import release
 
     curves = release(exact, unit, epsilon, whole=whole, top=top, for_tests=for_tests)
     return {name: direct_profile(curve) for name, curve in curves.items()}

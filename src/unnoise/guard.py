@@ -1,4 +1,4 @@
-"""What everything secret obeys: one process, one thread at a time, no copies, no test noise, all or nothing.
+"""What everything secret obeys: one process, no copies, no test noise, all or nothing, files and signals included.
 
 Two copies of one noise vector give away whatever differs between them, so an object that holds noise lives in one
 place: :class:`Guarded` refuses copy, deepcopy and pickle, and is dead in a forked child. A child is told from its
@@ -11,17 +11,28 @@ leaves it broken, and what is broken refuses everything, saying why.
 
 **Errors** that leave through :func:`quiet` carry no values of local variables: tools that collect errors send those
 along with the stack.
+
+**Files** are replaced as a whole: after a crash there is the old one or the new one. A new file beside the target,
+under a name that nobody can guess and that must not exist yet (so no link that somebody put there is followed), fsync,
+rename, fsync of the directory. Whatever fails removes it again.
+
+**Signals** bring no disorder into threads that hash and count. Python raises what a signal raises (Ctrl-C:
+KeyboardInterrupt) in the main thread, between any two of its steps. A pool of ``concurrent.futures`` that is waited for
+there can be left with a lock held for ever. So the main thread only ever waits in ``SimpleQueue.get``, which is one
+step, and work that must not be torn apart is done by another thread (:func:`apart`), where nothing is raised.
 """
 
 from __future__ import annotations
 
-import functools
 import mmap
 import os
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import lru_cache, wraps
+from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, ClassVar, NoReturn, ParamSpec, SupportsIndex, TypeVar, cast
 
 import numpy as np
@@ -30,7 +41,10 @@ from numpy.typing import NDArray
 from ._sampler import _system_stream as system_stream
 from .errors import PrivacyError
 
-__all__ = ["ENDED", "Guarded", "changing", "frozen", "new_identity", "quiet", "this_process", "wipe"]
+__all__ = [
+    "ENDED", "Crew", "Guarded", "all_of", "apart", "changing", "crew", "frozen", "new_identity", "quiet", "replacing",
+    "require_writable", "sync_folder", "this_process", "wipe", "write_whole",
+]  # fmt: skip
 
 WIPE_ON_FORK = 18
 """Linux's MADV_WIPEONFORK, which Python does not name."""
@@ -174,7 +188,7 @@ def quiet(call: Callable[P, R]) -> Callable[P, R]:
     Files and lines stay. The caller's own frames are the caller's.
     """
 
-    @functools.wraps(call)
+    @wraps(call)
     def shielded(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return call(*args, **kwargs)
@@ -202,3 +216,162 @@ def _forget_locals(error: BaseException) -> None:
             seen.add(id(one))
             traceback.clear_frames(one.__traceback__)
             waiting += [one.__cause__, one.__context__]
+
+
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+def require_writable(path: str | os.PathLike[str]) -> None:
+    """Refuse a path at which no file can be put, before anything is done for it."""
+    target = Path(path)
+    parent = target.absolute().parent
+    _require_replaceable(target)
+    if not parent.is_dir():
+        raise FileNotFoundError(f"{target} must be in a folder that exists: there is no folder {parent}")
+    if not os.access(parent, os.W_OK):
+        raise PermissionError(f"{target} must be in a folder that can be written, got {parent}")
+
+
+def _require_replaceable(target: Path) -> None:
+    """Refuse what is there and no file: whoever may write to /dev would make a file of a device."""
+    if target.exists() and not target.is_file():
+        raise OSError(f"{target} must be a file, got a folder, pipe or device")
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[int]:
+    """Yield the descriptor of a new file, which replaces the one at ``path`` when the block ends well."""
+    target = Path(path)
+    _require_replaceable(target)
+    temporary = target.with_name(f".{target.name[:80]}.{system_stream().bits(64):016x}.tmp")
+    handle = os.open(temporary, NEW, 0o666)
+    try:
+        try:
+            yield handle
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        os.replace(temporary, target)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            temporary.unlink()
+        raise
+    sync_folder(target.absolute().parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Write a text or bytes into a file, whole or not at all."""
+    rest = memoryview(content.encode() if isinstance(content, str) else content)
+    with replacing(path) as handle:
+        while rest:
+            rest = rest[os.write(handle, rest) :]
+
+
+class Crew:
+    """Some threads and one queue of work for them; made once, because a thread is slow to start while others work."""
+
+    def __init__(self, size: int, name: str) -> None:
+        self._work: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        for number in range(size):
+            threading.Thread(target=self._go_on, name=f"unnoise-{name}-{number}", daemon=True).start()
+
+    def submit(self, work: Callable[[], None]) -> None:
+        """Have something done; it must not raise."""
+        self._work.put(work)
+
+    def _go_on(self) -> None:
+        while True:
+            self._work.get()()
+
+
+@lru_cache(maxsize=1)
+def crew() -> Crew:
+    """Return the threads of this process, one for each processor."""
+    return Crew(os.cpu_count() or 1, "count")
+
+
+@lru_cache(maxsize=1)
+def _one_apart() -> Crew:
+    """Return the one thread that works for the main thread."""
+    return Crew(1, "apart")
+
+
+def _forget() -> None:
+    crew.cache_clear()
+    _one_apart.cache_clear()
+
+
+if hasattr(os, "register_at_fork"):  # a fork has none of its parent's threads
+    os.register_at_fork(after_in_child=_forget)
+
+
+def all_of(calls: Sequence[Callable[[], None]], stop: threading.Event) -> None:
+    """Make all calls, side by side, and return when all have ended; raise what one of them raised.
+
+    An interruption sets ``stop``, which the calls must heed, and waits for nobody.
+    """
+    ended: SimpleQueue[BaseException | None] = SimpleQueue()
+
+    def reporting(call: Callable[[], None]) -> Callable[[], None]:
+        def work() -> None:
+            try:
+                call()
+                ended.put(None)
+            except BaseException as error:
+                ended.put(error)
+
+        return work
+
+    try:
+        for call in calls:
+            crew().submit(reporting(call))
+        errors = [ended.get() for _ in calls]
+    except BaseException:
+        stop.set()
+        raise
+    for error in errors:
+        if error is not None:
+            raise error
+
+
+def apart(work: Callable[[], R], stop: threading.Event) -> R:
+    """Return what ``work`` returns; called by the main thread, it is done in another one, to its end.
+
+    An interruption sets ``stop``, which the work should heed, and is raised when the work has ended. (A second one is
+    raised at once; the work goes on to its end by itself.)
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    results: list[R] = []
+    errors: list[BaseException] = []
+    ended: SimpleQueue[None] = SimpleQueue()
+    once = iter([work])
+
+    def reporting() -> None:
+        for call in once:  # not again when it was submitted twice
+            try:
+                results.append(call())
+            except BaseException as error:
+                errors.append(error)
+        ended.put(None)
+
+    try:
+        _one_apart().submit(reporting)
+        ended.get()
+    except BaseException:
+        stop.set()
+        _one_apart().submit(reporting)  # the interruption may have come before the first, or with its end
+        ended.get()
+        raise
+    if errors:
+        raise errors[0]
+    return results[0]

@@ -1,10 +1,10 @@
-"""The ledger: what was released from which data, at which ε, written down before it leaves.
+"""What has been spent: the ledger of releases, written down before they leave, and ε over several sketches.
 
-ε adds up over releases from the same rows (basic composition: ε₁ and ε₂ together are ε₁ + ε₂), and nobody remembers
-last month's. A ledger is a text file with one JSON object a line, only ever appended to, under a lock, and on the disk
-before anything leaves. It is **advisory**: it adds up what was recorded under a name for the data. It cannot know of
-copies of the data, of other names for them, or of releases made without it, and whoever can write the file can forge
-it.
+A ledger says what was released from which data, at which ε. ε adds up over releases from the same rows (basic
+composition: ε₁ and ε₂ together are ε₁ + ε₂), and nobody remembers last month's. A ledger is a text file with one JSON
+object a line, only ever appended to, under a lock, and on the disk before anything leaves. It is **advisory**: it adds
+up what was recorded under a name for the data. It cannot know of copies of the data, of other names for them, or of
+releases made without it, and whoever can write the file can forge it.
 
 Lines are chained, so that one taken out or changed is noticed::
 
@@ -12,6 +12,12 @@ Lines are chained, so that one taken out or changed is noticed::
 
 in hexadecimal, keys sorted, no spaces, UTF-8. A line cut short at the end is one whose release never left, and goes.
 Sums are kept apart by unit: ε for one occurrence and ε for one person are different promises.
+
+Several sketches together reveal the ε added up over the noises in them (:func:`total_budget`). Every sketch is a sum of
+noise vectors with the data counted under them, and carries the identities of those noises. All files together are
+functions of the noisy vectors behind them, so an occurrence that was counted under one of them has that ε, whatever was
+merged from it; counted anew under each of n noises (the same rows read again, say), it has n times that. A person adds
+up over ingestion calls; a file whose noises are all in another of the files adds nothing.
 """
 
 from __future__ import annotations
@@ -20,20 +26,23 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .checks import check_choice
 from .errors import FormatError, InputError, PrivacyError
+from .guard import sync_folder
 from .noise import Exact, exact_positive, tidy
-from .replacing import sync_folder
 
-__all__ = ["FILE", "Entry", "Ledger", "ledger_beside", "read_ledger", "sums"]
+if TYPE_CHECKING:
+    from .sketches.sketch import Sketch
+
+__all__ = ["FILE", "Budget", "Entry", "Ledger", "ledger_beside", "read_ledger", "sums", "total_budget"]
 
 FILE = "unnoise.ledger"
 """Name of the ledger beside the data."""
@@ -104,10 +113,8 @@ class Ledger:
 
     def check(self, epsilon: Exact, unit: str) -> None:
         """Refuse a release that would pass the limit: before anything is read."""
-        if os.path.exists(self.path):
-            self._require(read_ledger(self.path), exact_positive("epsilon", epsilon), unit)
-        else:
-            self._require([], exact_positive("epsilon", epsilon), unit)
+        entries = read_ledger(self.path) if os.path.exists(self.path) else []
+        self._require(entries, exact_positive("epsilon", epsilon), unit)
 
     def write(self, what: str, epsilon: Exact, unit: str) -> None:
         """Record a release, or refuse it: before anything leaves."""
@@ -116,13 +123,13 @@ class Ledger:
         with _held(self.path) as handle:
             entries, chain = _read(handle, self.path)
             self._require(entries, exact, unit)
-            _append(handle, chain, Entry(_now(), what, self.names, exact, unit))
+            _append(handle, chain, what, self.names, exact, unit)
 
     def set_limit(self, epsilon: Exact, unit: str) -> None:
         """Write down the most that may be spent on the data from now on; the last limit counts."""
         with _held(self.path) as handle:
             _, chain = _read(handle, self.path)
-            _append(handle, chain, Entry(_now(), "limit", self.names, exact_positive("epsilon", epsilon), unit))
+            _append(handle, chain, "limit", self.names, exact_positive("epsilon", epsilon), unit)
 
     def release(self, sketch: Any) -> Any:
         """Record what a sketch is about to release, and release it; one that has left already costs nothing again."""
@@ -231,8 +238,9 @@ def _parse(line: bytes) -> tuple[Entry, str]:
     return Entry(values["at"], values["what"], tuple(data), epsilon, values["unit"]), values["chain"]
 
 
-def _append(handle: int, chain: str, entry: Entry) -> None:
-    """Add a line, in the place of one that was cut short, and wait until it is on the disk."""
+def _append(handle: int, chain: str, what: str, data: tuple[str, ...], epsilon: Fraction, unit: str) -> None:
+    """Add a line of now, in the place of one that was cut short, and wait until it is on the disk."""
+    entry = Entry(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), what, data, epsilon, unit)
     size = os.fstat(handle).st_size
     whole = os.pread(handle, size, 0).rfind(b"\n") + 1
     if whole < size:
@@ -253,5 +261,61 @@ def _link(chain: str, entry: Entry) -> str:
     return hashlib.sha256((chain + text).encode()).hexdigest()
 
 
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+@dataclass(frozen=True)
+class Budget:
+    """The total over some sketches.
+
+    once : ε of an occurrence that was counted once; again : of one counted anew under every noise
+    person : ε of a person in every ingestion call, None where some sketch does not limit persons
+    noises : number of different noises
+    """
+
+    once: Fraction
+    again: Fraction
+    person: Fraction | None
+    noises: int
+
+    def __str__(self) -> str:
+        text = f"ε = {tidy(self.once)} for one occurrence counted in one place"
+        if self.noises > 1:
+            text += f"; ε = {tidy(self.again)} for one counted anew under each of the {self.noises} noises"
+        if self.person is None:
+            return f"{text}. A person with k occurrences: k times that."
+        return f"{text}. A person who is in every ingestion call: ε = {tidy(self.person)}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures as plain Python."""
+        return {
+            "epsilon_per_occurrence": tidy(self.once),
+            "epsilon_per_occurrence_counted_everywhere": tidy(self.again),
+            "epsilon_per_person": None if self.person is None else tidy(self.person),
+            "noises": self.noises,
+        }
+
+
+def total_budget(sketches: Mapping[str, Sketch]) -> Budget:
+    """Add up what all sketches together give away."""
+    held: dict[bytes, Fraction] = {}
+    for sketch in sketches.values():
+        for identity in sketch._identities:
+            held[identity] = max(held.get(identity, Fraction(0)), sketch.noise.epsilon)
+    person: Fraction | None = Fraction(0)
+    for sketch in _outermost(list(sketches.values())):
+        spent = sketch.person_epsilon
+        person = None if person is None or spent is None else person + spent
+    return Budget(max(held.values()), sum(held.values(), Fraction(0)), person, len(held))
+
+
+def _outermost(sketches: list[Sketch]) -> list[Sketch]:
+    """Leave out sketches whose noises are all contained in another one (equal ones: keep the first)."""
+    kept = []
+    for i, sketch in enumerate(sketches):
+        mine = sketch._identities
+        inside = any(
+            mine < other._identities or (mine == other._identities and j < i)
+            for j, other in enumerate(sketches)
+            if j != i
+        )
+        if not inside:
+            kept.append(sketch)
+    return kept

@@ -201,12 +201,10 @@ class DiscreteLaplace:
             # P(|Z| > b) = 2·a^(b+1)/(1+a)
             return max(0, math.ceil(math.log(2 / (tail * (1 + self.a))) / self.epsilon) - 1)
         # Chernoff: P(Z ≥ b) ≤ E e^(sZ)·e^(−sb) for every 0 < s < ε; take the best of a few s.
-        best = math.inf
-        for s in float(self.epsilon) * np.linspace(0.05, 0.95, 19):
-            moment = math.expm1(-self.epsilon) ** 2 / (
-                -math.expm1(s - self.epsilon) * -math.expm1(-s - self.epsilon)
-            )
-            best = min(best, (float(self.power) * math.log(moment) + math.log(2 / tail)) / s)
+        epsilon = float(self.epsilon)
+        s = epsilon * np.linspace(0.05, 0.95, 19)
+        log_moment = 2 * math.log(-math.expm1(-epsilon)) - np.log(np.expm1(s - epsilon) * np.expm1(-s - epsilon))
+        best = float(((float(self.power) * log_moment + math.log(2 / tail)) / s).min())
         return math.ceil(best)
 
     def plus(self, other: DiscreteLaplace) -> DiscreteLaplace:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import html
 import json
 
-__all__ = ["LONGEST_NAME", "inert", "inert_cell", "inert_html", "inert_json", "inert_markup", "is_plain"]
+__all__ = ["LONGEST_NAME", "inert", "inert_cell", "inert_html", "inert_json", "inert_markup"]
 
 LONGEST_NAME = 200
 """Most characters of a name that people give: a label, a site, a period, a column."""
@@ -71,15 +71,6 @@ def inert_json(text: str) -> str:
     }
     """
     return "".join(c if c == "\n" or c.isprintable() else json.dumps(c)[1:-1] for c in text)
-
-
-def is_plain(text: str) -> bool:
-    """Tell whether a text may be a name: printable, not blank, and of at most ``LONGEST_NAME`` characters.
-
-    >>> is_plain("site 7"), is_plain(""), is_plain("a\\nb")
-    (True, False, False)
-    """
-    return text.isprintable() and len(text) <= LONGEST_NAME and bool(text.strip())
 
 
 def _number(character: str) -> str:

@@ -50,12 +50,9 @@ from ..arrays import Floats, Int64
 from ..estimators.linear import least_weights, repeated_taps, second_difference_weight
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
+from .estimate import NO_END
 
 __all__ = ["NO_END", "Bands", "Limits", "binomial_upper", "bounded_normal", "inverse_taps"]
-
-
-NO_END = np.iinfo(np.int64).max // 4
-"""Upper end of a band that has none."""
 
 GUARD = 0.1
 """Error probability of the limits by domination, as a share of 1 − level; they only ever narrow the interval."""
@@ -290,13 +287,21 @@ class Bands:
         spread = weight * weight - weight
         variance = self._variance(seen, np.where(used, spread, 0), lo, hi)
         for i in np.flatnonzero(self._near_zero(lo) | self._near_zero(hi + 1)):
-            estimate[i], variance[i] = self._least(int(lo[i]), int(hi[i]))
+            band = int(lo[i]), int(hi[i])
+            if band not in self._leasts:
+                self._leasts[band] = self._least(*band)
+            estimate[i], variance[i] = self._leasts[band]
         return estimate, variance
 
     def _near_zero(self, edge: Int64) -> NDArray[np.bool_]:
         """Whether a choice of weights below 0 reaches this edge: up to 2ρ − 1 for powers above 1."""
         power = self.noisy.noise.power
         return np.asarray((edge >= 1) & (edge < 2 * math.ceil(power)) & (1 < power <= HIGHEST_POWER))
+
+    @cached_property
+    def _leasts(self) -> dict[tuple[int, int], tuple[float, float]]:
+        """What :meth:`_least` has found, by band: every question asks for the same few."""
+        return {}
 
     def _least(self, lo: int, hi: int) -> tuple[float, float]:
         """Estimate and variance with the weights of least variance; the variance is at least that of one cell more."""

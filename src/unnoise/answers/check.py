@@ -99,20 +99,15 @@ def check_claim(noisy: NoisyProfile) -> Check:
     if n == 0:
         return Check(True, 0, epsilon, math.nan, 1.0, 1.0, "no cell at or below 0 to judge by")
     total = float(depth @ tally.astype(float))
-    rate, shape = _rate(n, total, noisy.noise.a), _shape(depth, tally, noisy.noise.a)
+    below = special.betainc(n, total + 1, 1 - noisy.noise.a)  # P(S ≤ total) for the total depth S of NB(n, 1−a)
+    above = special.betainc(total, n, noisy.noise.a) if total > 0 else 1.0  # P(S ≥ total)
+    rate, shape = float(min(1.0, 2 * min(below, above))), _shape(depth, tally, noisy.noise.a)
     apparent = math.log1p(n / total) if total > 0 else math.inf
     check = Check(True, n, epsilon, apparent, rate, shape, "as claimed")
     if check.p_value >= ALARM:
         return check
     verdict = "clamped" if total == 0 else "wrong rate" if rate <= shape else "wrong law"
     return Check(True, n, epsilon, apparent, rate, shape, verdict)
-
-
-def _rate(n: int, total: float, a: float) -> float:
-    """Exact two-sided p-value of the total depth under NB(n, 1−a)."""
-    below = special.betainc(n, total + 1, 1 - a)  # P(S ≤ total)
-    above = special.betainc(total, n, a) if total > 0 else 1.0  # P(S ≥ total)
-    return float(min(1.0, 2 * min(below, above)))
 
 
 def _shape(depth: Int64, tally: Int64, a: float) -> float:

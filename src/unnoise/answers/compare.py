@@ -70,7 +70,7 @@ class Comparison:
 
     def plot(self, path: str) -> None:
         """Draw the errors of every estimator, and the profiles of the first beside the truth."""
-        from .compare_plot import plot_comparison
+        from .plots import plot_comparison
 
         plot_comparison(self, path)
 

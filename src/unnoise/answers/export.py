@@ -3,6 +3,7 @@
 A :class:`Document` holds what any of them may need: a sentence, tables of numbers, the promise in words, everything as
 plain Python, and an HTML page. ``csv`` and ``parquet`` get one long table with a row per answer; ``xlsx`` a sheet per
 table; ``md`` and ``html`` what a person reads; ``json`` what a program reads. Text from data is inert in all of them.
+Documents are made of profiles, and of the answers of many sites (``-o`` of ``union``, ``overlap`` and ``table``).
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ from ..text import inert, inert_html
 from .estimate import Estimate
 from .questions import Sheet, mark
 from .render import NO_LIMIT, first_sentence, plain
-from .report_tables import Columns, as_columns, csv_text, long_table, ranges_of, rows_of, whole_dict
+from .report_tables import Columns, as_columns, csv_text, long_table, ranges_of, whole_dict
 
 if TYPE_CHECKING:
     from .compare import Comparison
+    from .consistent import SiteTable
 
-__all__ = ["SUFFIXES", "Document", "check_suffix", "comparison_document", "profiles_document", "written_as"]
-
+__all__ = [
+    "SUFFIXES", "Document", "answers_document", "check_suffix", "comparison_document", "profiles_document",
+    "table_document", "written_as",
+]  # fmt: skip
 
 @dataclass(frozen=True, eq=False)
 class Document:
@@ -156,7 +160,7 @@ def _xlsx(document: Document) -> bytes:
             sheet = book.add_worksheet(name)
             sheet.freeze_panes(1, 0)
             sheet.write_row(0, 0, list(columns), bold)
-            for index, row in enumerate(rows_of(columns), 1):
+            for index, row in enumerate(zip(*columns.values()), 1):
                 for column, cell in enumerate(row):
                     style = fine if isinstance(cell, float) and abs(cell) < 10 and cell != round(cell) else whole
                     sheet.write(index, column, inert(cell) if isinstance(cell, str) else cell, style)
@@ -174,7 +178,7 @@ def _markdown(document: Document) -> bytes:
         lines += ["", f"## {name.capitalize()}", "", f"| {' | '.join(columns)} |"]
         kinds = ("---" if isinstance(column[0] if column else "", str) else "--:" for column in columns.values())
         lines.append(f"|{'|'.join(kinds)}|")
-        lines += [f"| {' | '.join(_shown(cell).translate(escape) for cell in row)} |" for row in rows_of(columns)]
+        lines += [f"| {' | '.join(_shown(cell).translate(escape) for cell in row)} |" for row in zip(*columns.values())]
     for name, text in document.about.items():
         lines += ["", f"**{name.capitalize()}.** {inert(text).translate(escape)}"]
     return ("\n".join(lines) + "\n").encode()
@@ -187,7 +191,7 @@ def _plain_page(title: str, lead: str, tables: Mapping[str, Columns], about: Map
     parts = [f"<h1>{inert_html(title)}</h1><p class='lede'>{inert_html(lead)}</p>"]
     for columns in tables.values():
         head = "".join(f"<th>{inert_html(name)}</th>" for name in columns)
-        cells = ("".join(f"<td>{inert_html(_shown(cell))}</td>" for cell in row) for row in rows_of(columns))
+        cells = ("".join(f"<td>{inert_html(_shown(cell))}</td>" for cell in row) for row in zip(*columns.values()))
         body = "".join(f"<tr>{row}</tr>" for row in cells)
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         parts.append(f"<div class='card scroll'>{table}</div>")
@@ -222,3 +226,34 @@ def check_suffix(path: str) -> str:
 def written_as(document: Document, suffix: str) -> bytes:
     """Return the document as a file of this kind."""
     return WRITERS[suffix](document)
+
+
+ABOUT = {
+    "interval": "contains the truth in 95 % of the releases",
+    "noise": "every site put its own on its sketch before it left; nothing here costs more ε",
+}
+
+
+def answers_document(found: Mapping[str, Estimate], files: Sequence[str]) -> Document:
+    """Return what is to be written about named answers from sketches beside each other."""
+    rows = list(found.values())
+    table: dict[str, list[Any]] = {
+        "answer": list(found), "estimate": [e.value for e in rows], "low": [e.low for e in rows],
+        "high": [e.high for e in rows], "data_share": [e.data_share for e in rows], "note": [mark(e) for e in rows],
+    }  # fmt: skip
+    name, first = next(iter(found.items()))
+    lead = f"{name.capitalize()} of {len(files)} sketches: {first.value:,.0f} ({first.low:,.0f} to {first.high:,.0f})."
+    whole = {**{name: estimate.to_dict() for name, estimate in found.items()}, "sketches": list(files)}
+    return _document("Sites beside each other", lead, table, whole)
+
+
+def table_document(found: SiteTable) -> Document:
+    """Return what is to be written about a consistent table."""
+    last, reach = found.rows[-1], found.rows[-1].reach
+    lead = f"{' + '.join(last.sites)} reached {reach.value:,.0f} ({reach.low:,.0f} to {reach.high:,.0f})."
+    return _document("Reach of sites and periods", lead, found.columns(), {"rows": found.to_dict()})
+
+
+def _document(title: str, lead: str, table: Mapping[str, Sequence[Any]], whole: Mapping[str, Any]) -> Document:
+    shown = {"answers": table}
+    return Document(title, lead, table, shown, ABOUT, whole, lambda: _plain_page(title, lead, shown, ABOUT))

@@ -261,7 +261,7 @@ class ModelledProfile(Profile):
             k = np.arange(self._least_count, self._top + 1)
             ends = np.full_like(k, NO_END)
             value = self._centres(k, ends)[0]
-            low, high = self._limits(k, ends, np.sqrt(self._curve_variance), level)
+            low, high = self._limits(k, ends, np.sqrt(self._variance(self._shares(k, ends)) + self._unseen), level)
             fewest, most = self._rearranged(k)
             low = np.minimum(low, value - (value - fewest) / QUARTER)
             high = np.maximum(high, value + (most - value) / QUARTER)
@@ -293,11 +293,6 @@ class ModelledProfile(Profile):
         here = above[k - first]
         return np.where(moves, np.minimum(upper + share * within, here), here), np.where(
             moves, np.maximum(upper + most * within, here), here)
-
-    @cached_property
-    def _curve_variance(self) -> Floats:
-        k = np.arange(self._least_count, self._top + 1)
-        return self._variance(self._shares(k, np.full_like(k, NO_END))) + self._unseen
 
     @cached_property
     def _known_curves(self) -> dict[float, tuple[Floats, Floats]]:
@@ -389,11 +384,9 @@ class ModelledProfile(Profile):
         return np.where(far, 0.0, mean), np.where(far, 0.0, np.maximum(spread, 0.0))
 
     def _statistic(self, g: Function, level: float, floor: float = -np.inf) -> Estimate:
-        value = self._sum_value(g)
-        found = self._sum(g, level)
-        stderr, (low, high) = found[1], bounded(value, found, floor)
+        four = self._limited(g, level, floor)
         again: Callable[[float], Estimate] = lambda other: self._statistic(g, other, floor)  # noqa: E731
-        return self._modelled((value, stderr, low, high), level, again, self._data_share(self._block_means(g)[0]))
+        return self._modelled(four, level, again, self._data_share(self._block_means(g)[0]))
 
     @property
     def total(self) -> Estimate:

@@ -35,8 +35,7 @@ from .estimate import KINDS as INTERVALS
 from .estimate import number
 from .questions import DISTINCT, TOTAL, at_least, exactly
 from .reconstruct import reconstruct
-from .shapes import shape_text
-from .simulate import KINDS, MOST_HASHED, Setting, errors
+from .simulate import KINDS, MOST_HASHED, Setting, errors, shape_text
 
 __all__ = ["Plan", "plan"]
 

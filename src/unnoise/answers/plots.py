@@ -1,8 +1,14 @@
-"""The picture of a profile: items against count, both on logarithmic axes, with the 95 % band.
+"""Pictures: a profile with its 95 % band, a comparison of estimators, and the look that they share with reports.
 
-Small counts are drawn one by one. Further out, counts are gathered in bins that widen by a seventh, and the picture
-shows items per count: the number in the bin over its width, with the interval of that number. Count 0, which a
-logarithmic axis has no place for, stands to the left of 1. Whatever lies below the floor of the picture is cut there.
+A profile is drawn as items against count, both on logarithmic axes. Small counts are drawn one by one. Further out,
+counts are gathered in bins that widen by a seventh, and the picture shows items per count: the number in the bin over
+its width, with the interval of that number. Count 0, which a logarithmic axis has no place for, stands to the left of
+1. Whatever lies below the floor of the picture is cut there.
+
+The look is one palette for light and one for dark:
+
+page, card : backgrounds; ink, soft : text; edge, grid : lines around and behind
+line, band : the estimate and its interval; truth : what is known to be true; tint : a chosen button; alarm : warnings
 """
 
 from __future__ import annotations
@@ -14,12 +20,21 @@ import numpy as np
 
 from ..arrays import Floats, Int64
 from ..errors import InputError
-from .palette import LIGHT
 
 if TYPE_CHECKING:
+    from .compare import Comparison
     from .profile import Profile
 
-__all__ = ["bins", "plot_profile"]
+__all__ = ["DARK", "LIGHT", "bins", "plot_comparison", "plot_profile"]
+
+LIGHT = {
+    "page": "#f7f6f2", "card": "#ffffff", "ink": "#1b2230", "soft": "#5a6374", "edge": "#dddbd3", "grid": "#eeece6",
+    "line": "#0b6e6e", "band": "#0b6e6e2b", "tint": "#e4f0ef", "truth": "#c2571a", "alarm": "#b3341f",
+}  # fmt: skip
+DARK = {
+    "page": "#11141a", "card": "#191e27", "ink": "#e9ecf2", "soft": "#9ba6b8", "edge": "#2e3644", "grid": "#242b37",
+    "line": "#55c8bc", "band": "#55c8bc33", "tint": "#1f3439", "truth": "#f2a65f", "alarm": "#ff7d68",
+}  # fmt: skip
 
 
 GROWTH = 1.15
@@ -187,3 +202,48 @@ def _grouped(v: float) -> str:
     if v >= 1e6:
         return f"{v / 1e6:,.0f} M" if v < 1e9 else f"{v / 1e9:,.0f} G" if v < 1e12 else f"{v:.0e}"
     return f"{v:,.0f}" if v >= 1 else f"{v:g}"
+
+
+COLOURS = ("#0b6e6e", "#c2571a", "#5b4a9c", "#2f7fc1", "#8a8f2a", "#a83a6c", "#6b7280", "#3f3f46")
+
+
+def plot_comparison(comparison: Comparison, path: str) -> None:
+    """Write bars of both errors, and the cumulative curves of all estimators beside the truth."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    done = [result for result in comparison.results if result.profile is not None]
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), width_ratios=(1, 1.25), layout="constrained")
+    places = np.arange(len(done))[::-1]
+    left.barh(places + 0.2, [r.l1 for r in done], 0.36, color=LIGHT["line"], label="ℓ1")
+    left.barh(places - 0.2, [r.w1 for r in done], 0.36, color=LIGHT["truth"], label="W1")
+    left.set_yticks(places, [r.method for r in done])
+    left.set_xscale("log")
+    left.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    left.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    left.xaxis.set_minor_formatter(NullFormatter())
+    left.set_xlabel("error, smaller is better")
+    left.legend(frameon=False)
+    reach = np.cumsum(comparison.how_many[::-1])[::-1]
+    shown = comparison.values > 0
+    for colour, result in zip(COLOURS, done):
+        profile = result.profile
+        assert profile is not None
+        above = np.cumsum((profile.mass * profile.items)[::-1])[::-1]
+        keep = (profile.support > 0) & (above > 0.5)
+        right.plot(profile.support[keep], above[keep], color=colour, lw=1.3, label=result.method)
+    right.plot(comparison.values[shown], reach[shown], "k:", lw=1.6, label="truth")
+    right.set_xscale("log")
+    right.set_yscale("log")
+    right.set_xlabel("k")
+    right.set_ylabel("items that occur at least k times")
+    right.legend(frameon=False, fontsize=8)
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(colors=LIGHT["soft"])
+    figure.suptitle(f"ε = {comparison.epsilon:g}")
+    figure.savefig(path, dpi=150)
+    plt.close(figure)

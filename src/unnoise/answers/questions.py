@@ -3,7 +3,11 @@
 A :class:`Question` knows its key (in JSON, for ``--headline`` and as the target of a plan), its words, how to ask a
 :class:`~unnoise.answers.profile.Profile`, and what the true answer is where counts are public. :class:`Asked` says
 which of them a page is about and what the items are called; a :class:`Sheet` holds one profile's answers, each
-computed once, for everything on that page.
+computed once, for everything on that page, and the two curves of its picture.
+
+Curves have few enough points to look at. Far out single counts hold less than one item each, so counts are gathered in
+ranges first..last that widen geometrically; a range is shown by the mean number of items for each t in it. The interval
+of the mean is that of the range's total, divided by its width.
 """
 
 from __future__ import annotations
@@ -16,31 +20,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import Int64
-from ..checks import check_integer, check_share
+from ..arrays import Floats, Int64
+from ..checks import check_integer, check_level
 from ..errors import InputError
-from .estimate import TOO_NOISY, Estimate
+from .estimate import NO_END, TOO_NOISY, Estimate
 
 if TYPE_CHECKING:
-    from .binned import Curve
     from .profile import Profile
 
 __all__ = [
-    "DISTINCT",
-    "ENTROPY",
-    "ITEM",
-    "MEDIAN",
-    "TOTAL",
-    "Asked",
-    "Noun",
-    "Question",
-    "Sheet",
-    "at_least",
-    "exactly",
-    "mark",
-    "noun",
-    "question",
-    "sheets",
+    "DISTINCT", "ENTROPY", "ITEM", "MEDIAN", "TOTAL", "Asked", "Curve", "Noun", "Question", "Sheet", "at_least",
+    "count_ranges", "exactly", "mark", "noun", "question", "sheets", "true_curve",
 ]  # fmt: skip
 
 REACHES = (2, 3, 5, 10, 100, 1000)
@@ -49,12 +39,17 @@ REACHES = (2, 3, 5, 10, 100, 1000)
 WIDE = 0.5
 """An answer is unreliable where half of its interval is more than this share of it."""
 
-
 FEW = 5
 """That there is next to nothing is known well enough up to here."""
 
 HOPELESS = 100
 """An interval so many times the answer says nothing."""
+
+ONE_BY_ONE = 16
+"""Counts up to here are shown one by one."""
+
+WIDEN = 1.3
+"""How much farther the next range begins after that."""
 
 
 @dataclass(frozen=True)
@@ -223,7 +218,7 @@ class Asked:
 
     def __post_init__(self) -> None:
         question(self.headline)
-        check_share("level", self.level)
+        check_level(self.level)
         for k in self.at_least or ():
             check_integer("at_least", k, 1)
 
@@ -235,6 +230,44 @@ class Asked:
         found = [DISTINCT, TOTAL, *several, *(at_least(k) for k in reaches), MEDIAN, ENTROPY]
         head = question(self.headline)
         return found if head in found else [head, *found]
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A curve with its band: ``value[i]`` items for each count in ``first[i]``..``last[i]``."""
+
+    first: Int64
+    last: Int64
+    value: Floats
+    low: Floats
+    high: Floats
+
+
+def count_ranges(largest: int) -> tuple[Int64, Int64]:
+    """Split 1..largest into single counts and then ever wider ranges.
+
+    >>> first, last = count_ranges(30)
+    >>> first[-4:].tolist(), last[-4:].tolist()
+    ([16, 17, 23, 30], [16, 22, 29, 30])
+    """
+    starts = list(range(1, min(ONE_BY_ONE, largest) + 1))
+    while starts[-1] < largest:
+        begin = starts[-1] + 1 if len(starts) == ONE_BY_ONE else int(np.ceil(starts[-1] * WIDEN))
+        if begin > largest:
+            break
+        starts.append(begin)
+    first = np.array(starts, dtype=np.int64)
+    return first, np.append(first[1:] - 1, max(largest, 1)).astype(np.int64)
+
+
+def true_curve(counts: Int64, curve: Curve, *, at_least: bool) -> Floats:
+    """Return what a curve should show, from the true counts of the items."""
+    ordered = np.sort(counts)
+    from_first = counts.size - np.searchsorted(ordered, curve.first, side="left")
+    if at_least:
+        return np.asarray(from_first, dtype=float)
+    beyond = counts.size - np.searchsorted(ordered, curve.last, side="right")
+    return np.asarray((from_first - beyond) / (curve.last - curve.first + 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,17 +308,20 @@ class Sheet:
 
     @cached_property
     def exact(self) -> Curve:
-        """How many items were seen exactly t times, over ranges of t."""
-        from .binned import exact_curve
-
-        return exact_curve(self.profile, self.asked.level)
+        """How many items were seen exactly t times, over ranges up to the largest t that half an item may reach."""
+        reached = np.cumsum((self.profile.mass * self.profile.items)[::-1])[::-1]
+        support = self.profile.support[reached >= 0.5]
+        first, last = count_ranges(max(int(support[-1]) if support.size else 1, 2))
+        value, _, low, high = self.profile._answers(first, last, self.asked.level, 1.0)
+        width = last - first + 1
+        return Curve(first, last, value / width, low / width, high / width)
 
     @cached_property
     def reach(self) -> Curve:
-        """How many items were seen at least t times."""
-        from .binned import at_least_curve
-
-        return at_least_curve(self.profile, self.asked.level)
+        """How many items were seen at least t times, for the first t of each range."""
+        first = self.exact.first
+        value, _, low, high = self.profile._answers(first, np.full_like(first, NO_END), self.asked.level, 1.0)
+        return Curve(first, first, value, low, high)
 
 
 def sheets(profiles: Profile | Mapping[str, Profile], asked: Asked | None = None) -> dict[str, Sheet]:

@@ -23,9 +23,8 @@ from ..arrays import Floats, Int64
 from ..curve import ALL_GROUPS
 from ..noise import tidy
 from ..text import inert, inert_html, inert_json
-from .binned import Curve, true_curve
-from .palette import DARK, LIGHT
-from .questions import Asked, Sheet, sheets
+from .plots import DARK, LIGHT
+from .questions import Asked, Curve, Sheet, sheets, true_curve
 from .render import first_sentence, plain, protected, sensible
 from .report_tables import answers_table, csv_text, long_table, numbers_table, parameters, whole_dict
 
@@ -90,7 +89,8 @@ def report_page(
     truths = truth if isinstance(truth, Mapping) else ({} if truth is None else {"": truth})
     data = [_profile_data(name, sheet, truths.get(name), list(named)) for name, sheet in named.items()]
     first, said = next(iter(named.values())), data[0]["said"]
-    notes = [*warnings, *warnings_of(named)]
+    notes, noun, percent = [*warnings, *warnings_of(named)], first.asked.noun, f"{100 * first.asked.level:g}"
+    many = inert_html(noun.many)
     return Template(_file("report.html")).substitute(
         title=inert_html(title),
         style=page_style(),
@@ -100,11 +100,11 @@ def report_page(
         file="profile",
         headline=_headline(said),
         lede=inert_html(said["lede"]),
-        many=inert_html(first.asked.noun.many),
-        level=_percent(first.asked.level),
+        many=many,
+        level=f"{percent} %",
         hint="Point at the curve to read a value, or step along it with the arrow keys.",
         multiples=_multiples(named) if len(named) > 1 else "",
-        intervals=f"Estimates with {_percent(first.asked.level)} intervals, from what was released alone.",
+        intervals=f"Estimates with {percent} % intervals, from what was released alone.",
         answers=answers_table(named),
         numbers="".join(numbers_table(name, sheet) for name, sheet in named.items()),
         csv=_as_link("text/csv", csv_text(long_table(named))),
@@ -112,8 +112,10 @@ def report_page(
         guarantee=inert_html(guarantee) or _assumed(first.profile),
         parameters=parameters(first.profile),
         warnings=_warning_box(notes),
-        reading=_reading(first),
-        data=_safe_json({"profiles": data, "noun": vars(first.asked.noun)}),
+        reading=Template(READING).substitute(
+            many=many, verb=inert_html(noun.verb), level=f"{percent} %", times=percent
+        ),
+        data=_safe_json({"profiles": data, "noun": vars(noun)}),
     )
 
 
@@ -122,8 +124,18 @@ def _file(name: str) -> str:
 
 
 def page_style() -> str:
-    """Return the style of every page: both palettes and the layout."""
-    return f"{_palette()}\n{_file('report.css')}"
+    """Return the style of every page: both palettes as variables, and the layout.
+
+    The system decides between them, the button overrides, paper is light.
+    """
+    light, dark = (";".join(f"--{name}:{value}" for name, value in look.items()) for look in (LIGHT, DARK))
+    return (
+        f":root{{{light};color-scheme:light}}\n"
+        f"@media screen and (prefers-color-scheme:dark)"
+        f'{{:root:not([data-theme="light"]){{{dark};color-scheme:dark}}}}\n'
+        f'@media screen{{:root[data-theme="dark"]{{{dark};color-scheme:dark}}}}\n'
+        f"{_file('report.css')}"
+    )
 
 
 def _version() -> str:
@@ -133,17 +145,6 @@ def _version() -> str:
         return version("unnoise")
     except PackageNotFoundError:
         return "(not installed)"
-
-
-def _palette() -> str:
-    """Write both palettes as CSS variables: the system decides, the button overrides, paper is light."""
-    light, dark = (";".join(f"--{name}:{value}" for name, value in look.items()) for look in (LIGHT, DARK))
-    return (
-        f":root{{{light};color-scheme:light}}\n"
-        f"@media screen and (prefers-color-scheme:dark)"
-        f'{{:root:not([data-theme="light"]){{{dark};color-scheme:dark}}}}\n'
-        f'@media screen{{:root[data-theme="dark"]{{{dark};color-scheme:dark}}}}'
-    )
 
 
 def _safe_json(value: Any) -> str:
@@ -169,18 +170,9 @@ def _profile_data(name: str, sheet: Sheet, truth: Int64 | None, names: Sequence[
 def _curve_data(curve: Curve, truth: Floats | None) -> dict[str, Any]:
     columns = {"value": curve.value, "low": curve.low, "high": curve.high}
     rounded = {key: [float(f"{x:.6g}") for x in np.maximum(column, 0)] for key, column in columns.items()}
-    ends = {"x": curve.x.tolist(), "from": curve.first.tolist(), "to": curve.last.tolist()}
+    middle = np.sqrt(curve.first.astype(float) * curve.last)  # where a range is drawn: its geometric middle
+    ends = {"x": middle.tolist(), "from": curve.first.tolist(), "to": curve.last.tolist()}
     return {**ends, **rounded, **({} if truth is None else {"truth": truth.tolist()})}
-
-
-def _percent(level: float) -> str:
-    return f"{100 * level:g} %"
-
-
-def _reading(sheet: Sheet) -> str:
-    noun, level = sheet.asked.noun, sheet.asked.level
-    words = {"many": inert_html(noun.many), "verb": inert_html(noun.verb)}
-    return Template(READING).substitute(words, level=_percent(level), times=f"{100 * level:g}")
 
 
 def _said(sheet: Sheet, group: str, several: int) -> dict[str, str]:
@@ -188,10 +180,15 @@ def _said(sheet: Sheet, group: str, several: int) -> dict[str, str]:
     before, value, between, after, note = first_sentence(sheet)
     where = "In all groups together" if group == ALL_GROUPS else f"In {group}"
     before = f"{where}, {before[0].lower()}{before[1:]}" if group else before
-    return {
-        "before": before, "value": value, "between": between, "after": after, "mark": note,
-        "lede": _lede(sheet, group, several),
-    }  # fmt: skip
+    epsilon, unit = protected(sheet.profile)
+    distinct, total = (sensible(sheet.answers[key])[0] if key in sheet.answers else "" for key in ("distinct", "total"))
+    within = f" in about {total} occurrences" if total else ""
+    among = f" {group} is one of {several} groups shown here." if group and several > 1 and group != ALL_GROUPS else ""
+    lede = (
+        f"Among about {distinct} different {sheet.asked.noun.many}{within}, learned from noisy numbers alone: "
+        f"ε = {tidy(epsilon)} for {unit}, as explained below.{among}"
+    )
+    return {"before": before, "value": value, "between": between, "after": after, "mark": note, "lede": lede}
 
 
 def _headline(said: Mapping[str, str]) -> str:
@@ -200,17 +197,6 @@ def _headline(said: Mapping[str, str]) -> str:
     tag = f' <span class="tag">{inert_html(said["mark"])}</span>' if said["mark"] else ""
     return (
         f"{inert_html(said['before'])}<strong>{said['value']}</strong>{between}{inert_html(said['after'])}{tag}"
-    )
-
-
-def _lede(sheet: Sheet, group: str, several: int) -> str:
-    epsilon, unit = protected(sheet.profile)
-    distinct, total = (sensible(sheet.answers[key])[0] if key in sheet.answers else "" for key in ("distinct", "total"))
-    within = f" in about {total} occurrences" if total else ""
-    among = f" {group} is one of {several} groups shown here." if group and several > 1 and group != ALL_GROUPS else ""
-    return (
-        f"Among about {distinct} different {sheet.asked.noun.many}{within}, learned from noisy numbers alone: "
-        f"ε = {tidy(epsilon)} for {unit}, as explained below.{among}"
     )
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..noise import DiscreteLaplace, tidy
+from ..noise import tidy
 from ..text import inert_cell, inert_html
 from .estimate import Estimate, number
 from .questions import Question, Sheet, mark
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Columns", "answers_table", "as_columns", "csv_text", "long_table", "numbers_table", "parameters", "ranges_of",
-    "rows_of", "whole_dict",
+    "whole_dict",
 ]  # fmt: skip
 
 Columns = Mapping[str, Sequence[Any]]
@@ -109,10 +109,12 @@ def parameters(profile: Profile) -> str:
         "direct": "of the profile itself, on a grid that depends on no data",
     }
     epsilon, unit = protected(profile)
+    times = "one noise in every cell" if noise.power == 1 else "noises of merged sketches and later epochs add up"
+    spread = number(float(f"{math.sqrt(noise.variance):.2g}"))
     factor = number(float(f"{math.exp(min(float(epsilon), 700.0)):.3g}"))
     facts = [
         ("Privacy parameter ε", tidy(epsilon), f"{unit} changes the odds of any outcome at most {factor}-fold"),
-        ("Noise power ρ", tidy(noise.power), _power_in_words(noise)),
+        ("Noise power ρ", tidy(noise.power), f"{times}; standard deviation {spread}"),
         ("Numbers released" if layout.kind == "direct" else "Cells", f"{profile.cells:,}", kinds[layout.kind]),
     ]
     whole = getattr(profile.noisy, "whole", 0)
@@ -137,12 +139,6 @@ def parameters(profile: Profile) -> str:
         for label, value, what in facts
     )
     return f'<dl class="facts">{entries}</dl>'
-
-
-def _power_in_words(noise: DiscreteLaplace) -> str:
-    spread = number(float(f"{math.sqrt(noise.variance):.2g}"))
-    times = "one noise in every cell" if noise.power == 1 else "noises of merged sketches and later epochs add up"
-    return f"{times}; standard deviation {spread}"
 
 
 # ── for programs ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -188,16 +184,11 @@ def long_table(named: Mapping[str, Sheet]) -> Columns:
     return columns | as_columns([row[4] for row in rows])
 
 
-def rows_of(columns: Columns) -> list[tuple[Any, ...]]:
-    """Return columns as rows."""
-    return list(zip(*columns.values()))
-
-
 def csv_text(long: Columns) -> str:
     """Return the long table as CSV: what a .csv file and the page's download hold."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(long)
-    for row in rows_of(long):
+    for row in zip(*long.values()):
         writer.writerow([inert_cell(cell) if isinstance(cell, str) else cell for cell in row])
     return out.getvalue()

@@ -11,13 +11,24 @@ public. All use the package's exact discrete Laplace noise, whatever noise their
 
 from __future__ import annotations
 
-from ._mechanism import Mechanism, Released
-from .cells import ghazi, lp, naive
-from .central import bins, hay, manurangsi, suresh, thresholded
-from .graphs import graphical, karwa, karwa_degrees, synthetic_graph
-from .partitions import blocki
-from .reach import VectorOfCounts, vector_of_counts
-from .streaming import SampledProfile, bucketed_profile, min_wise_sample
+from .mechanisms import (
+    Mechanism,
+    Released,
+    bins,
+    blocki,
+    ghazi,
+    graphical,
+    hay,
+    karwa,
+    karwa_degrees,
+    lp,
+    manurangsi,
+    naive,
+    suresh,
+    synthetic_graph,
+    thresholded,
+)
+from .summaries import SampledProfile, VectorOfCounts, bucketed_profile, min_wise_sample, vector_of_counts
 
 __all__ = [
     "BASELINES", "Mechanism", "Released", "SampledProfile", "VectorOfCounts", "bucketed_profile", "graphical",

@@ -120,7 +120,7 @@ def run() -> NoReturn:
 
 def main() -> None:
     """Run the command line; every error is one line."""
-    from . import advise, answer, collector, experiments, files, ledger, make, sites  # noqa: F401  (registers the commands)
+    from . import answer, collector, experiments, files, ledger, sites  # noqa: F401  (registers the commands)
 
     _plain_warnings()
     try:

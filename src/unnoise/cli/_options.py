@@ -18,22 +18,13 @@ __all__ = [
     "Delimiter", "Domain", "Epsilon", "Force", "Format", "FreqCount", "Groups", "HashSeed", "Headline", "Inputs",
     "Integers", "LedgerFile", "Levels", "Limit", "MaxContributions", "MaxCount", "Method", "NoHeader", "Output",
     "PanPrivate", "Person", "Quote", "Rate", "Sql", "Title", "Twice", "Unknown", "Word", "as_cells", "as_dialect",
-    "as_epsilon", "as_names", "as_rate", "as_thresholds", "column_names",
+    "as_names", "as_rate", "as_thresholds", "column_names",
 ]  # fmt: skip
 
 FORMAT_NAMES = (
     "csv", "tsv", "ndjson", "lines", "uniq", "freqcount", "parquet", "arrow", "npy", "sqlite", "duckdb",
 )  # fmt: skip
 """The keys of reading.formats.FORMATS, which a test compares: help must not wait for readers to be imported."""
-
-
-def as_epsilon(text: str | None) -> Fraction:
-    """Return ε as the exact number it was written as.
-
-    >>> as_epsilon("0.1")
-    Fraction(1, 10)
-    """
-    return exact_positive("epsilon", text)
 
 
 def as_rate(text: str) -> Fraction:

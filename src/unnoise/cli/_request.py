@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 import typer
 
 from ..errors import InputError
+from ..noise import exact_positive
 from . import _options as opt
 from ._app import app
 
@@ -65,15 +66,11 @@ class Data:
     twice: opt.Twice = False
 
     @property
-    def dialect(self) -> dict[str, Any]:
-        """How the inputs are written, as :func:`unnoise.reading.source.open_source` takes it."""
-        return opt.as_dialect(self.format, self.no_header, self.delimiter, self.quote)
-
-    @property
     def read_as(self) -> dict[str, Any]:
-        """The same, with what ``--freq-count`` and ``--sql`` add to it."""
-        kind = {"format": "freqcount"} if self.freq_count else {}
-        return {**self.dialect, "sql": self.sql, "twice": self.twice, **kind}
+        """How the inputs are written, as :func:`unnoise.reading.source.open_source` takes it."""
+        format = "freqcount" if self.freq_count else self.format
+        dialect = opt.as_dialect(format, self.no_header, self.delimiter, self.quote)
+        return {**dialect, "sql": self.sql, "twice": self.twice}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +130,7 @@ class Counting(Data):
 
     def check(self) -> None:
         """Refuse combinations that make no sense, before anything is read."""
-        opt.as_epsilon(self.epsilon)
+        exact_positive("epsilon", self.epsilon)
         if self.unknown not in ("error", "drop"):
             raise InputError(f"--unknown must be error or drop, got {self.unknown!r}")
         if (self.by is None) != (self.groups is None):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..reading.source import Batch
 
-__all__ = ["note", "print_json", "saying", "screen", "stepping", "with_progress"]
+__all__ = ["note", "print_json", "saying", "screen", "with_progress"]
 
 PATIENCE = 0.7
 """Seconds before anything is said about progress."""
@@ -135,15 +135,11 @@ def with_progress(batches: Iterable[Batch], total: int | None, label: str) -> It
 
 
 @contextmanager
-def saying(text: str) -> Iterator[None]:
-    """Show that something works, and for how long, on a terminal only."""
-    with stepping(text):
-        yield
+def saying(text: str, unit: str = "") -> Iterator[Callable[[int, int], None]]:
+    """Show that something works, and for how long, on a terminal only.
 
-
-@contextmanager
-def stepping(text: str, unit: str = "") -> Iterator[Callable[[int, int], None]]:
-    """Yield what is told (steps done, steps in all); a terminal shows them, with rate and time left."""
+    What is yielded may be told (steps done, steps in all), which are shown with rate and time left.
+    """
     from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     counting = TextColumn("{task.completed:,.0f} of {task.total:,.0f} " + unit)

@@ -1,4 +1,7 @@
-"""From a request to a sketch: data counted, sketch files and sets of them opened and saved, all reconstructed."""
+"""From a request to a sketch or to direct profiles: data counted, files opened and saved, all reconstructed.
+
+In the direct model the rows are here, so the noise goes on the profile itself.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import reduce
 from operator import add
@@ -15,18 +18,24 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConvergenceError, InputError, OverloadError
+from ..noise import exact_positive
 from ..text import LONGEST_NAME, inert
-from ._options import as_cells, as_epsilon, as_names, as_rate
+from ._options import as_cells, as_names, as_rate
+from .ledger import open_charge
 
 if TYPE_CHECKING:
+    import polars as pl
+
+    from ..answers.direct import DirectProfile
     from ..answers.profile import Profile
     from ..reading.groups import GroupedSketch
     from ..reading.source import Batch, Source, Wanted
     from ..sketches.sketch import Sketch
-    from ._request import Counting
+    from ._request import Counting, Profiling
 
-__all__ = ["load_sketches", "local_path", "reconstruct_all", "save_sketch", "sketch_data"]
-
+__all__ = [
+    "check_stream", "direct_profiles", "load_sketches", "local_path", "reconstruct_all", "save_sketch", "sketch_data",
+]  # fmt: skip
 
 CELLS = "2^20"
 """Cells of a hashed sketch where nobody says how many."""
@@ -80,7 +89,7 @@ def _new_sketch(
 ) -> Sketch:
     from ..sketches.sketch import Sketch
 
-    epsilon = as_epsilon(request.epsilon)
+    epsilon = exact_positive("epsilon", request.epsilon)
     labels = {**request.labels, "column": [inert(column)[:LONGEST_NAME] for column in columns]}
     person: dict[str, Any] = {
         "max_contributions": request.max_contributions, "pan_private": request.pan_private, "labels": labels,
@@ -128,7 +137,7 @@ def local_path(path: str) -> Iterator[Path]:
     """Give a file to read for a path, standard input (-) being copied to one first."""
     if path != "-":
         if not os.path.exists(path):
-            from ..reading.scan import expand
+            from ..reading.formats import expand
 
             expand(path)  # says what comes close
         yield Path(path)
@@ -154,6 +163,14 @@ def load_sketches(path: Path) -> tuple[dict[str, Sketch], str]:
     return {"": sketch}, sketch.guarantee
 
 
+def check_stream(*, grouped: bool) -> None:
+    """Refuse standard output for a folder, and a terminal for bytes."""
+    if grouped:
+        raise InputError("a set of groups is a folder and cannot go to standard output; give -o a name")
+    if sys.stdout.isatty():
+        raise InputError("a sketch is binary: send standard output to a file or a pipe")
+
+
 def save_sketch(target: Sketch | GroupedSketch, path: str) -> None:
     """Save a sketch to a file or to standard output, a set of groups to a folder."""
     from ..reading.groups import GroupedSketch
@@ -163,10 +180,7 @@ def save_sketch(target: Sketch | GroupedSketch, path: str) -> None:
         with saying(f"writing {path}"):
             target.save(path)
         return
-    if isinstance(target, GroupedSketch):
-        raise InputError("a set of groups is a folder and cannot go to standard output; give -o a name")
-    if sys.stdout.isatty():
-        raise InputError("a sketch is binary: send standard output to a file or a pipe")
+    check_stream(grouped=isinstance(target, GroupedSketch))
     with tempfile.TemporaryDirectory(prefix="unnoise-") as folder:
         copy = Path(folder) / "sketch"
         target.save(copy)
@@ -202,10 +216,10 @@ def reconstruct_all(
     """Release and reconstruct every sketch; several groups also added up, where nothing else has to be released."""
     from ..answers.reconstruct import reconstruct
     from ..curve import ALL_GROUPS
-    from ._show import note, stepping
+    from ._show import note, saying
 
     profiles: dict[str, Profile] = {}
-    with stepping("reconstructing", "groups") as step:
+    with saying("reconstructing", "groups") as step:
         released = {name: sketch.release() for name, sketch in sketches.items()}
         steps = len(released) + (len(released) > 1)
         if steps > 1 and ALL_GROUPS not in released:
@@ -219,3 +233,39 @@ def reconstruct_all(
             if steps > 1:
                 step(index, steps)
     return profiles
+
+
+def _held_rows(batches: Iterable[Batch], *, persons_are_items: bool = False) -> Iterator[pl.DataFrame]:
+    """Yield the tables of :mod:`unnoise.holding`; a person who is the item needs no column of its own."""
+    for batch in batches:
+        names = {name: str(i) for i, name in enumerate(batch.items.columns)}
+        person = None if persons_are_items else batch.person
+        beside = {"times": batch.counts, "person": person, "group": batch.group}
+        yield batch.items.rename(names).with_columns(
+            **{name: column for name, column in beside.items() if column is not None}
+        )
+
+
+def direct_profiles(request: Profiling) -> tuple[dict[str, DirectProfile], str]:
+    """Count what was asked for, exactly and in memory, and return the profiles with their guarantee."""
+    from ..holding import count_exactly, share_of_all, unit_of
+    from ..reading.groups import check_names
+    from ._show import note, saying, with_progress
+
+    charge = open_charge(request, "direct")
+    groups = None if request.groups is None else check_names(as_names(request.groups))
+    whole = share_of_all(request.all_groups, groups)
+    unit = unit_of(True if request.persons_are_items else request.person, request.max_contributions)
+    source, wanted = _source(request)
+    with saying("counting"), _beside(import_answers):
+        batches = with_progress(source.batches(wanted), source.rows(), "reading")
+        rows = _held_rows(batches, persons_are_items=request.persons_are_items)
+        exact = count_exactly(rows, unit, groups, together=whole is not None)
+    charge.write()
+    from ..api import release_and_answer  # loads SciPy, which no error above has to wait for
+
+    with saying("answering"):
+        profiles = release_and_answer(exact, unit, exact_positive("epsilon", request.epsilon), whole=whole)
+    if groups is not None and whole is None:
+        note("no row for all groups: their rows would be released a second time; --all-groups 1/2 gives it half of ε")
+    return profiles, next(iter(profiles.values())).guarantee

@@ -1,17 +1,90 @@
-"""``unnoise estimate`` and ``unnoise report``: answers from a sketch, or from noisy counts released by others."""
+"""``unnoise profile``, ``sketch``, ``estimate`` and ``report``: from data, sketches or noisy counts to answers."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..errors import ConvergenceError, OverloadError
 from . import _options as opt
-from ._request import Answering, Reporting, command
+from ._request import Answering, Profiling, Reporting, Sketching, command
+from .ledger import open_charge
 
 if TYPE_CHECKING:
     from ..answers.profile import Profile
 
-__all__ = ["estimate", "report"]
+__all__ = ["estimate", "profile", "report", "sketch"]
+
+@command(
+    Profiling,
+    epilog="""[bold]Examples[/bold]
+
+unnoise profile visits.csv --column url --epsilon 1
+
+unnoise profile 'logs/*.parquet' -c user -c page -e 0.5 -o report.html
+
+zcat words.txt.gz | unnoise profile - --format lines -e 1 --json
+
+unnoise profile sales.csv -c product -e 1 --by country --groups DE,FR,IT
+
+unnoise profile visits.csv -c user --person user -e 1
+
+unnoise profile huge.csv -c url -e 1 --sketch""",
+)
+def profile(request: Profiling) -> None:
+    """From data to answers in one command: how many items occur exactly once, twice, at least ten times, …"""
+    from ._output import check_answers, show_profiles
+    from ._sketches import direct_profiles
+
+    check_answers(request, [*request.inputs, request.domain])
+    profiles: Mapping[str, Profile]
+    profiles, guarantee = _sketched(request) if request.wants_sketch else direct_profiles(request)
+    show_profiles(profiles, guarantee, request)
+
+
+def _sketched(request: Profiling) -> tuple[Mapping[str, Profile], str]:
+    """Answer through a sketch."""
+    from ._sketches import import_answers, reconstruct_all, sketch_data
+
+    charge = open_charge(request, "profile")
+    target = sketch_data(request, meanwhile=import_answers)
+    charge.write()
+    sketches = target.sketches if hasattr(target, "sketches") else {"": target}
+    try:
+        return reconstruct_all(sketches, method=request.method, max_count=request.max_count), target.guarantee
+    except (ConvergenceError, OverloadError) as error:
+        raise type(error)(f"{error}; this try spent its ε, so plan the next one") from None
+
+
+@command(
+    Sketching,
+    epilog="""[bold]Examples[/bold]
+
+unnoise sketch day1.parquet --column url --epsilon 1 -o day1.sketch
+
+unnoise sketch orders.csv -c product -e 1 --domain products.txt -o orders.sketch
+
+unnoise sketch log.csv -c page -e 1 --person user --max-contributions 5 -o log.sketch
+
+unnoise sketch sales.csv -c product -e 1 --by country --groups DE,FR,IT -o sales.sketches""",
+)
+def sketch(request: Sketching) -> None:
+    """Keep a private sketch of the data: small, mergeable, and safe to pass on."""
+    from ._output import check_output
+    from ._show import note
+    from ._sketches import check_stream, save_sketch, sketch_data
+
+    grouped = request.groups is not None
+    if request.output == "-":
+        check_stream(grouped=grouped)
+    check_output(request.output, [*request.inputs, request.domain], force=request.force, folder=grouped)
+    charge = open_charge(request, "sketch")
+    target = sketch_data(request)
+    charge.write()
+    save_sketch(target, request.output)
+    if request.output != "-":
+        note(f"{request.output}: {target.guarantee}")
 
 
 @command(
@@ -81,7 +154,7 @@ def _from_histogram(request: Answering, path: Path) -> Profile:
 
     if request.epsilon is None:
         raise InputError(f"--epsilon is required: {request.file} is not a sketch, so say which noise its counts carry")
-    law = DiscreteLaplace(opt.as_epsilon(request.epsilon), exact_positive("power", request.power))
+    law = DiscreteLaplace(exact_positive("epsilon", request.epsilon), exact_positive("power", request.power))
     kind = request.format or ("csv" if request.file == "-" else None)
     dialect = opt.as_dialect(kind, request.no_header, request.delimiter, request.quote)
     with saying("reading"):

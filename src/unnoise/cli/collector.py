@@ -102,7 +102,7 @@ def backup(
     force: opt.Force = False,
 ) -> None:
     """Back a collector's data folder up, also while it runs."""
-    from ..serve.backup import backup as run
+    from ..serve.run import backup as run
     from ._output import check_output
     from ._show import note
 
@@ -116,7 +116,7 @@ def restore(
     data: Annotated[Path, typer.Option("--data", metavar="FOLDER", help="New or empty data folder.")],
 ) -> None:
     """Restore a collector's back-up into a new folder."""
-    from ..serve.backup import restore as run
+    from ..serve.run import restore as run
     from ._show import note
 
     note(f"{data}: {run(file, data):,} reports")
@@ -175,13 +175,13 @@ class Sending(Talking):
 def send(request: Sending) -> None:
     """Send sealed sketches to a collector; sending again changes nothing."""
     from ..errors import InputError
-    from ._show import note, stepping
+    from ._show import note, saying
 
     files = request.files
     periods = request.period or ["once"] * len(files)
     if len(periods) != len(files):
         raise InputError(f"--period must be given once for each file, got {len(periods)} for {len(files)}")
-    with request.client() as client, stepping("sending", "reports") as step:
+    with request.client() as client, saying("sending", "reports") as step:
         for number, (path, when) in enumerate(zip(files, periods)):
             step(number, len(files))
             sent = client.send_share(path) if _is_share(path) else client.send(request.named(), path, period=when)
@@ -191,7 +191,7 @@ def send(request: Sending) -> None:
 def _is_share(path: Path) -> bool:
     """Whether a file is a share for one of two servers, not a sketch."""
     from ..errors import FormatError
-    from ..protocols.shares.messages import unpack
+    from ..protocols.shares.task import unpack
 
     try:
         unpack(path.read_bytes(), "share")

@@ -1,19 +1,93 @@
-"""``unnoise plan``, ``unnoise compare`` and ``unnoise demo``: before there are data, and on data without secrets."""
+"""``unnoise plan``, ``advise``, ``compare`` and ``demo``: before there are data, and on data without secrets.
+
+``compare`` takes true counts from a column of counts, from a frequency list, or by counting items.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..errors import InputError
+from ..noise import exact_positive
 from . import _options as opt
 from ._app import app
-from ._request import Comparing, Planning, command
+from ._request import Comparing, Data, Planning, command
 
 if TYPE_CHECKING:
     from ..answers.compare import Comparison
+    from ..reading.source import Source
 
-__all__ = ["compare", "demo", "plan"]
+__all__ = ["advise", "compare", "demo", "plan", "true_counts"]
+
+def true_counts(request: Data) -> tuple[Any, Any]:
+    """Return counts and, for frequency lists, how many items have each."""
+    from ..reading.source import Wanted, open_source
+
+    source = open_source(request.inputs, **request.read_as)
+    if source.format == "freqcount":
+        return _frequencies(source)
+    columns, count_column = request.column or ([source.item] if source.item else None), request.count_column
+    if columns is None and count_column is None:
+        found = source.columns() if source.places else []
+        if len(found) != 1:
+            raise InputError(f"--count-column (counts) or --column (items) is required: {', '.join(found[:12])}")
+        count_column = found[0]
+    if columns is None:
+        assert count_column is not None
+        return _column_of_counts(source, count_column), None
+    wanted = Wanted(columns=tuple(columns), integers=request.integers, counts=count_column or source.counts)
+    return _counted(source, wanted), None
+
+
+def _frequencies(source: Source) -> tuple[Any, Any]:
+    """Return the pairs of one frequency list."""
+    import numpy as np
+
+    from ..reading.formats import open_bytes
+    from ..reading.streams import frequency_pairs
+
+    if len(source.places) != 1:
+        raise InputError(f"a frequency list must be the only input, and a file, got {source.name}")
+    with open_bytes(source.places[0]) as stream:
+        pairs = frequency_pairs(stream, source.name)
+    _require_some(source, sum(count for _, count in pairs))
+    frequencies, counts = (np.array(column, dtype=np.int64) for column in zip(*pairs))
+    return frequencies, counts
+
+
+def _require_some(source: Source, rows: int) -> None:
+    """Refuse nothing at all: these data hold no secret, and errors relative to nothing do not exist."""
+    if not rows:
+        raise InputError(f"{source.name}: there must be at least one item, got none")
+
+
+def _column_of_counts(source: Any, name: str) -> Any:
+    import numpy as np
+
+    from ..reading.source import Wanted
+
+    parts = [batch.items[name].to_numpy() for batch in source.batches(Wanted(columns=(name,), integers=True))]
+    counts = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+    _require_some(source, counts.size)
+    if counts.min() < 0:
+        raise InputError(f"{source.name}: {name} must hold true counts ≥ 0, got {int(counts.min())}")
+    return counts
+
+
+def _counted(source: Any, wanted: Any) -> Any:
+    """Count the items, exactly."""
+    import polars as pl
+
+    frames = []
+    for batch in source.batches(wanted):
+        times = pl.lit(1, pl.Int64) if batch.counts is None else batch.counts
+        frames.append(batch.items.with_columns(times.alias("\0times")))
+    _require_some(source, sum(frame.height for frame in frames))
+    items = list(wanted.columns)
+    return pl.concat(frames).group_by(items).agg(pl.col("\0times").sum())["\0times"].to_numpy()
 
 
 @command(
@@ -31,11 +105,11 @@ unnoise plan --epsilon 0.5 --target distinct=0.01 --json""",
 def plan(request: Planning) -> None:
     """Say what errors and intervals to expect, or which ε or cells a target needs, before any budget is spent."""
     from ..answers.plan import plan as make_plan
-    from ._show import print_json, stepping
+    from ._show import print_json, saying
 
-    with stepping("simulating", "releases") as step:
+    with saying("simulating", "releases") as step:
         found = make_plan(
-            epsilon=None if request.epsilon is None else opt.as_epsilon(request.epsilon),
+            epsilon=None if request.epsilon is None else exact_positive("epsilon", request.epsilon),
             cells=None if request.cells is None else opt.as_cells(request.cells),
             shape=request.shape, target=_target(request.target), kind=request.kind,
             items=None if request.items is None else opt.as_cells(request.items), levels=request.levels,
@@ -76,10 +150,9 @@ def compare(request: Comparing) -> None:
     from ..answers.compare import compare as run
     from ..answers.export import check_suffix, comparison_document
     from ._output import check_output, write_document
-    from ._show import note, print_json, saying, stepping
-    from ._truth import true_counts
+    from ._show import note, print_json, saying
 
-    law = opt.as_epsilon(request.epsilon)
+    law = exact_positive("epsilon", request.epsilon)
     if request.output not in (None, "-"):
         check_suffix(str(request.output))
     for output in (request.output, request.plot):
@@ -87,7 +160,7 @@ def compare(request: Comparing) -> None:
     with saying("reading"):
         counts, how_many = true_counts(request)
     size = None if request.domain is None else opt.as_cells(request.domain)
-    with stepping("comparing estimators", "reconstructions") as step:
+    with saying("comparing estimators", "reconstructions") as step:
         found = run(
             counts, how_many=how_many, epsilon=law, domain=size, methods=request.method,
             repetitions=request.repetitions, step=step,
@@ -139,3 +212,58 @@ def demo(
     result = run(output, say=(lambda _: None) if as_json else (lambda text: console.print(text)))
     if as_json:
         print_json(result)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advising:
+    """``unnoise advise``."""
+
+    epsilon: opt.Epsilon = None
+    items: Annotated[str, typer.Option("--items", metavar="N", help="About how many different items occur.")] = "10000"
+    shape: Annotated[
+        str, typer.Option("--shape", metavar="SHAPE", help="Guess of the counts: power:2.2, poisson:5, ones, …")
+    ] = "power:2"
+    untrusted: Annotated[bool, typer.Option("--untrusted", help="Nobody may hold all rows.")] = False
+    sites: Annotated[int, typer.Option("--sites", metavar="K", help="Places that count.")] = 1
+    updates: Annotated[
+        bool, typer.Option("--updates", help="The answer is wanted again as rows come in, or for parts and unions.")
+    ] = False
+    published: Annotated[bool, typer.Option("--published", help="A noisy histogram is out already.")] = False
+    domain: Annotated[
+        str | None, typer.Option("--domain", metavar="N", help="Items of a domain known beforehand.")
+    ] = None
+    two_servers: Annotated[
+        bool, typer.Option("--two-servers", help="Two servers that do not collude are at hand.")
+    ] = False
+    cells: Annotated[str | None, typer.Option("--cells", metavar="M", help="Cells of a hashed sketch.")] = None
+    repetitions: Annotated[int, typer.Option("--repetitions", metavar="N", help="Simulated releases per figure.")] = 3
+    as_json: opt.AsJson = False
+
+
+@command(
+    Advising,
+    epilog="""[bold]Examples[/bold]
+
+unnoise advise --epsilon 1 --items 100000
+
+unnoise advise -e 1 --items 40000 --untrusted --sites 20 --two-servers
+
+unnoise advise -e 0.5 --items 5000 --updates --domain 8000 --json""",
+)
+def advise(request: Advising) -> None:
+    """Say which model to use — direct, sketch, two servers — with the error to expect of each, and why."""
+    from ..answers.advise import advise as find
+    from ._show import print_json, saying
+
+    with saying("simulating", "candidates") as step:
+        found = find(
+            epsilon=exact_positive("epsilon", request.epsilon), items=opt.as_cells(request.items), shape=request.shape,
+            trusted=not request.untrusted, sites=request.sites, updates=request.updates, published=request.published,
+            domain=None if request.domain is None else opt.as_cells(request.domain), two_servers=request.two_servers,
+            cells=None if request.cells is None else opt.as_cells(request.cells), repetitions=request.repetitions,
+            step=step,
+        )  # fmt: skip
+    if request.as_json:
+        print_json(found.to_dict())
+    else:
+        typer.echo(str(found))

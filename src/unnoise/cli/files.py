@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,13 +39,13 @@ def merge(
     """Add sketches up: one sketch of all their data. Noise adds up too, and the result says so."""
     from ..errors import InputError
     from ._output import check_output
-    from ._show import note, stepping
+    from ._show import note, saying
     from ._sketches import save_sketch
 
     if len(files) < 2:
         raise InputError(f"merge needs at least two files, got {len(files)}")
-    check_output(output, files, force=force)
-    with stepping("merging", "files") as step:
+    check_output(output, files, force=force, folder=os.path.isdir(files[0]))
+    with saying("merging", "files") as step:
         first = _load(files[0])
         for index, name in enumerate(files[1:], 2):
             other = _load(name)
@@ -79,13 +80,13 @@ unnoise inspect jan.sketch feb.sketch mar.sketch --json"""
 )
 def inspect(files: Files, as_json: opt.AsJson = False) -> None:
     """Show parameters and guarantee of sketch files, and the total ε over all files given."""
-    from ..sketches.budget import total_budget
-    from ._show import print_json, screen, stepping
+    from ..ledger import total_budget
+    from ._show import print_json, saying, screen
     from ._sketches import load_sketches, local_path
 
     found: dict[str, Sketch] = {}
     promises: dict[str, str] = {}
-    with stepping("reading and verifying", "files") as step:
+    with saying("reading and verifying", "files") as step:
         for index, name in enumerate(files, 1):
             with local_path(name) as path:
                 sketches, promises[name] = load_sketches(Path(path))

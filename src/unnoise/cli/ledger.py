@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import InputError, PrivacyError
+from ..noise import exact_positive
 from ..text import inert_markup
 from . import _options as opt
 from ._app import app
@@ -56,7 +57,7 @@ class Charge:
 def open_charge(request: Counting, what: str) -> Charge:
     """Return what the request is about to spend, after a look at the limit and before any look at the data."""
     request.check()
-    epsilon = opt.as_epsilon(request.epsilon)
+    epsilon = exact_positive("epsilon", request.epsilon)
     unit = "occurrence" if request.max_contributions is None and request.person is None else "person"
     if unit == "person" and request.groups is not None and what != "direct":
         epsilon *= len(opt.as_names(request.groups))  # a person may be in every group
@@ -76,7 +77,7 @@ def open_charge(request: Counting, what: str) -> Charge:
 def _book(request: Counting, where: str) -> Ledger | None:
     """Return the ledger of the data: the one named, or the one beside them; none for a stream without a name."""
     from ..ledger import Ledger, ledger_beside
-    from ..reading.scan import expand
+    from ..reading.formats import expand
 
     if "-" in request.inputs:
         if request.dataset is None and where:

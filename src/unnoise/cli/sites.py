@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ..errors import InputError
+from ..noise import exact_positive
 from ..text import inert_markup
 from . import _options as opt
 from ._app import App, app
@@ -99,7 +100,7 @@ def table(
 ) -> None:
     """Reach of sites and periods without contradictions, each file by its labels, or else its name as the site."""
     from ..answers.consistent import SiteTable
-    from ..answers.site_document import table_document
+    from ..answers.export import table_document
     from ..sites import consistent_table
     from ._output import write_document
     from ._show import print_json, saying
@@ -153,9 +154,9 @@ def _check(output: str | None, files: list[str], force: bool) -> None:
 
 def _show(found: dict[str, Estimate], files: list[str], output: str | None, as_json: bool) -> None:
     """Write answers into the file asked for, if any, and print them as a table or as JSON."""
+    from ..answers.export import answers_document
     from ..answers.questions import mark
     from ..answers.render import rich_table
-    from ..answers.site_document import answers_document
     from ._output import write_document
     from ._show import print_json, screen
 
@@ -203,13 +204,14 @@ def share_task(
     force: opt.Force = False,
 ) -> None:
     """Write a task: what all sites count, and the rules that both servers enforce."""
+    from ..guard import write_whole
     from ..protocols.shares import Task
-    from ..replacing import write_whole
     from ._output import check_output
 
     check_output(str(output), force=force)
     made = Task.hashed(
-        opt.as_cells(cells or "2^20"), epsilon=opt.as_epsilon(epsilon), epoch=epoch, levels=levels, hash_seed=hash_seed,
+        opt.as_cells(cells or "2^20"), epsilon=exact_positive("epsilon", epsilon), epoch=epoch, levels=levels,
+        hash_seed=hash_seed,
         item_types=("int",) if integers else ("str",), max_contributions=max_contributions, sums=sums,
         least_sites=least_sites,
     )  # fmt: skip
@@ -244,9 +246,9 @@ unnoise share split visits.csv -c user --task november.task --site berlin -o ber
 )
 def share_split(request: Splitting) -> None:
     """Count data and write two shares; either file alone is random bits. Send each to its own server."""
+    from ..guard import write_whole
     from ..protocols.shares import Site
     from ..reading.source import Wanted, open_source
-    from ..replacing import write_whole
     from ._output import check_output
     from ._show import saying, with_progress
 
@@ -341,8 +343,8 @@ def share_answer(
 
 def _reply(folder: Path, output: Path, force: bool, read: list[Path], ask: Callable[[Server], bytes]) -> None:
     """Open a server, ask it one thing and write what it says."""
+    from ..guard import write_whole
     from ..protocols.shares import Server
-    from ..replacing import write_whole
     from ._output import check_output
     from ._show import saying
 

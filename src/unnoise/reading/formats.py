@@ -3,22 +3,32 @@
 Adding a format takes one row here. A format is read lazily by polars (``scan``), or as a stream of bytes
 (``stream``), or as a database (``query``); one that is read in both of the first two ways comes from standard input
 as well. ``item`` and ``counts`` name the columns of formats whose rows have a fixed meaning, such as lines of text.
+
+Beside the table: files are found and queries run over them in batches, a name that is not there is answered by what
+comes close, and columns get the types that items, counts, persons and groups may have.
 """
 
 from __future__ import annotations
 
+import difflib
+import glob
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..errors import InputError
-from . import databases, streams
+from . import streams
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["FORMATS", "LINE", "Dialect", "Format", "Location", "compression_of", "format_of", "is_remote", "open_bytes"]
+__all__ = [
+    "FORMATS", "LINE", "Dialect", "Format", "Location", "as_text", "brief", "collect_batches", "column_of_integers",
+    "compression_of", "expand", "format_of", "item_column", "open_bytes", "require_columns",
+    "require_once", "rows_in", "uuid_columns", "uuid_text",
+]  # fmt: skip
 
 Location = Path | str
 """A file of this machine, or an address such as s3://… that polars opens."""
@@ -66,7 +76,7 @@ class Format:
     counts: str | None = None
     scan: Callable[[Location, Dialect, Names], pl.LazyFrame] | None = None
     stream: Callable[[streams.Wants], Iterator[pl.DataFrame]] | None = None
-    query: Callable[[Path, str | None], databases.Queried] | None = None
+    query: Callable[[Path, str | None], streams.Queried] | None = None
 
 
 def _scan_parquet(where: Location, _: Dialect, names: Names) -> pl.LazyFrame:
@@ -131,19 +141,13 @@ FORMATS: dict[str, Format] = {
     "parquet": Format((".parquet", ".pq"), typed=True, scan=_scan_parquet),
     "arrow": Format((".arrow", ".feather", ".ipc"), typed=True, scan=_scan_arrow, stream=streams.read_arrow),
     "npy": Format((".npy",), typed=True, item="value", scan=_scan_npy),
-    "sqlite": Format((".sqlite", ".sqlite3", ".db"), typed=True, query=databases.sqlite),
-    "duckdb": Format((".duckdb", ".ddb"), typed=True, query=databases.duckdb),
+    "sqlite": Format((".sqlite", ".sqlite3", ".db"), typed=True, query=streams.sqlite),
+    "duckdb": Format((".duckdb", ".ddb"), typed=True, query=streams.duckdb),
 }
 """Every format, by its name."""
 
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".zstd": "zstd"}
 """Ends of names of compressed files; polars opens gzip and zstd by itself."""
-
-
-def is_remote(name: str) -> bool:
-    """Whether a name is an address that polars opens: s3://…, https://… and their like."""
-    scheme, sign, _ = name.partition("://")
-    return bool(sign) and scheme.isalnum() and len(scheme) > 1
 
 
 def compression_of(where: Location) -> str | None:
@@ -179,3 +183,183 @@ def open_bytes(where: Location) -> BinaryIO:
 
         return pa.input_stream(str(where), compression="zstd")  # type: ignore[no-any-return]
     return open(where, "rb")
+
+
+def collect_batches(lazy: pl.LazyFrame, chunk: int, *, whole_rows: bool) -> Iterator[pl.DataFrame]:
+    """Run a query and stream its result; the only caller of polars functions that are marked unstable.
+
+    With ``whole_rows`` the reader looks at every column: told to skip some, it no longer sees that a row has a
+    field too many, and an unquoted comma would shift the values in silence.
+    """
+    import warnings
+
+    import polars as pl
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*unstable.*")
+        options = pl.QueryOptFlags(projection_pushdown=not whole_rows)
+        found = lazy.collect_batches(chunk_size=chunk, maintain_order=True, optimizations=options)
+    yield from found
+
+
+def expand(name: str) -> list[Location]:
+    """Return the files behind a path or glob, in order of their names; an address stands for itself."""
+    scheme, sign, _ = name.partition("://")
+    if sign and scheme.isalnum() and len(scheme) > 1:  # s3://…, https://… and their like
+        return [name]
+    if os.path.isfile(name):
+        return [Path(name)]
+    if os.path.isdir(name):
+        raise InputError(f"{name} is a folder; give the files in it, for example '{name.rstrip('/')}/*.parquet'")
+    if any(sign in name for sign in "*?["):
+        found = sorted(path for path in glob.glob(name, recursive=True) if os.path.isfile(path))
+        if not found:
+            raise InputError(f"{name}: no file matches")
+        return [Path(path) for path in found]
+    if os.path.exists(name):
+        raise InputError(f"{name} is a pipe or device; send it to standard input and give - in its place")
+    if os.path.islink(name):
+        raise InputError(f"{name} is a link to a file that does not exist")
+    folder = os.path.dirname(name) or "."
+    near = difflib.get_close_matches(os.path.basename(name), os.listdir(folder), 1) if os.path.isdir(folder) else []
+    hint = f"; did you mean {os.path.join(os.path.dirname(name), near[0])}?" if near else ""
+    raise InputError(f"{name}: no such file{hint}")
+
+
+def require_once(places: Sequence[Location]) -> None:
+    """Refuse a file that stands behind two names: counted twice, an occurrence would have twice its ε."""
+    seen: dict[tuple[int, int], Path] = {}
+    for place in places:
+        if isinstance(place, Path):
+            found = os.stat(place)
+            first = seen.setdefault((found.st_dev, found.st_ino), place)
+            if first is not place:
+                raise InputError(f"{first} and {place} are the same file; twice=True counts it twice")
+
+
+def require_columns(label: str, wanted: Sequence[str], have: Sequence[str]) -> None:
+    """Refuse a missing column, naming the ones that come close."""
+    for name in wanted:
+        if name not in have:
+            near = difflib.get_close_matches(name, have, 3, 0.5) or [
+                other for other in have if other.lower().strip() == name.lower().strip()
+            ]
+            hint = f"did you mean {' or '.join(near)}?" if near else f"there is {', '.join(list(have)[:12])}"
+            raise InputError(f"{label}: no column {name!r}; {_other_delimiter(have) or hint}")
+
+
+def _other_delimiter(have: Sequence[str]) -> str:
+    """Say so where a header that was read as one column seems to be several, or no UTF-8.
+
+    >>> _other_delimiter(["url;user"]), _other_delimiter(["url", "user"])
+    ("there is one column, 'url;user': is another delimiter needed?", '')
+    """
+    if any("\0" in name for name in have):
+        return "its header looks like UTF-16; convert the file: iconv -f utf-16 -t utf-8"
+    several = len(have) == 1 and any(sign in have[0] for sign in ";\t|, ")
+    return f"there is one column, {have[0]!r}: is another delimiter needed?" if several else ""
+
+
+def rows_in(where: Location, format: str) -> int | None:
+    """Return the number of rows: from metadata, else from the size and the length of the first lines."""
+    if isinstance(where, str) or compression_of(where) is not None:
+        return None
+    try:
+        if format in ("parquet", "arrow"):
+            import polars as pl
+
+            scan = FORMATS[format].scan
+            assert scan is not None
+            return int(scan(where, Dialect(), None).select(pl.len()).collect().item())
+        if format not in ("csv", "tsv", "ndjson", "lines", "uniq"):
+            return None
+        with open(where, "rb") as file:
+            head = file.read(1 << 20)
+        return round(where.stat().st_size * head.count(b"\n") / max(len(head), 1))
+    except Exception:
+        return None
+
+
+SHOWN = 40
+"""Most characters of a value in a message."""
+
+
+def brief(value: Any) -> str:
+    """Quote a value for a message: short, and inert in a terminal."""
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+
+
+def column_of_integers(series: pl.Series, label: str, offset: int = 0, *, text_hint: bool = True) -> pl.Series:
+    """Return the column as 64-bit integers, or say in which row there is something else."""
+    import polars as pl
+
+    if series.dtype == pl.Int64:
+        return series
+    if series.dtype.is_integer() or series.dtype == pl.String:
+        whole = series.cast(pl.Int64, strict=False)
+        bad = whole.is_null() & series.is_not_null()
+        if not bad.any():
+            return whole
+        at = int(bad.arg_true()[0])
+        fix = "leave out --int to count the values as text" if text_hint else "correct or remove the row"
+        raise InputError(
+            f"{label}, row {offset + at + 1}: {series.name} must be a 64-bit integer, got another text; {fix}"
+        )
+    raise InputError(
+        f"{label}: column {series.name} must hold integers, got {series.dtype}; "
+        f"cast it: --sql 'SELECT CAST({series.name} AS BIGINT) AS {series.name}, … FROM data'"
+    )
+
+
+def item_column(series: pl.Series, label: str) -> pl.Series:
+    """Return a column of an item as Int64 or String; other types are not hashed alike in every engine.
+
+    Unsigned integers are taken modulo 2^64, bytes as their hexadecimal digits: both tell all values apart.
+    """
+    import polars as pl
+
+    if series.dtype == pl.UInt64:
+        return series.reinterpret(signed=True)
+    if series.dtype.is_integer():
+        return column_of_integers(series, label)
+    if series.dtype == pl.String:
+        return series
+    if series.dtype in (pl.Categorical, pl.Null, pl.Binary) or isinstance(series.dtype, pl.Enum):
+        return as_text(series)
+    raise InputError(
+        f"{label}: column {series.name} must hold text or integers, got {series.dtype}; "
+        f"cast it: --sql 'SELECT CAST({series.name} AS VARCHAR) AS {series.name} FROM data'"
+    )
+
+
+def as_text(series: pl.Series) -> pl.Series:
+    """Return a column as text, bytes as their hexadecimal digits."""
+    import polars as pl
+
+    return series.bin.encode("hex") if series.dtype == pl.Binary else series.cast(pl.String)
+
+
+def uuid_columns(where: Location | None, format: str, names: Sequence[str]) -> list[str]:
+    """Return the columns that hold UUIDs, which polars reads as bytes."""
+    import pyarrow as pa
+
+    if where is None or isinstance(where, str) or format not in ("parquet", "arrow"):
+        return []
+    if format == "parquet":
+        from pyarrow import parquet
+
+        schema = parquet.read_schema(where)
+    else:
+        with pa.ipc.open_file(where) as file:
+            schema = file.schema
+    return [name for name in names if "uuid" in str(schema.field(name).type)]
+
+
+def uuid_text(name: str) -> pl.Expr:
+    """Write 16 bytes as 8-4-4-4-12 hexadecimal digits."""
+    import polars as pl
+
+    digits = pl.col(name).bin.encode("hex")
+    parts = [digits.str.slice(start, length) for start, length in ((0, 8), (8, 4), (12, 4), (16, 4), (20, 12))]
+    return pl.concat_str(parts, separator="-").alias(name)

@@ -7,29 +7,189 @@ has a sketch of the same make, whether or not anything falls into it.
 (parallel composition). *One person* may be in every group, so with ``max_contributions`` the person's ε adds up over
 the groups, and :attr:`GroupedSketch.guarantee` says so.
 
-:mod:`unnoise.reading.groupfiles` keeps a set on the disk.
+A set on the disk is a folder with one sketch file per group, and ``groups.json``, which names them.
+
+**Whole or not at all.** A new set is written aside and renamed. A set that is there already is replaced by one rename
+as well: the new sketches go beside the old ones under names of the next generation, then the new list of groups
+replaces the old one, then the old sketches are removed. Whatever ends this early leaves the old set or the new one.
+Readers and writers of one folder take turns (a lock on the folder).
+
+**Names belong to files.** The list carries a digest over the names, the files and the digests of these files, so that
+a file moved to another group, or left over from another set, is noticed::
+
+    SHA-256( "unnoise groups 2\\n" ‖ JSON of [[name, file, digest of the file], …], no spaces, UTF-8 )
+
+Version 1 had no digest and no generation, and is still read.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 from ..checks import check_unknown
-from ..errors import IncompatibleError
-from ..guard import quiet
+from ..errors import FormatError, IncompatibleError, InputError
+from ..guard import quiet, sync_folder, write_whole
 from ..noise import tidy
 from ..noisy import NoisyCounts
+from ..sketches.format.read import stored_digest
 from ..sketches.inputs import Rows, person_is_item, read_items
 from ..sketches.intake import take_in
 from ..sketches.sketch import Sketch
 from ..text import inert
-from .groupfiles import check_names, is_group_set, load_set, save_set
 
-__all__ = ["GroupedSketch", "is_group_set"]
+__all__ = ["MANIFEST", "MOST", "GroupedSketch", "check_names", "is_group_set", "load_set", "save_set"]
 
+MANIFEST = "groups.json"
+VERSION = 2
+MOST = 10_000
+"""Most groups in a set."""
+
+LONGEST = 1 << 24
+"""Bytes of a list of groups accepted."""
+
+_FILE = re.compile(r"[0-9]{4,5}-[A-Za-z0-9-]{1,40}(\.[0-9]{1,9})?\.sketch|[A-Za-z0-9-]{1,60}\.sketch")
+
+
+def is_group_set(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a path is a folder that holds a set of groups."""
+    return (Path(path) / MANIFEST).is_file()
+
+
+def check_names(groups: Sequence[str]) -> list[str]:
+    """Return the names of groups: distinct, not empty, not too many."""
+    if isinstance(groups, str):
+        raise InputError(f"groups must be a list of names, got the text {groups!r}")
+    names = [str(name) for name in groups]
+    if not 1 <= len(names) <= MOST:
+        raise InputError(f"groups must be between 1 and {MOST:,} names, got {len(names)}")
+    if "" in names or len(set(names)) != len(names):
+        raise InputError(f"groups must be distinct and not empty, got {inert(', '.join(names))}")
+    return names
+
+
+def save_set(folder: str | os.PathLike[str], sketches: Mapping[str, Sketch]) -> None:
+    """Write or replace a set."""
+    target = Path(folder)
+    if target.exists() and not is_group_set(target):
+        raise InputError(f"{target} must be a new folder or a set of groups to replace, got something else")
+    if target.exists():
+        with _turn(target, shared=False):
+            try:
+                _write(target, sketches, _generation(target) + 1)
+            finally:
+                _sweep(target)
+        return
+    aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.absolute().parent))
+    try:
+        _write(aside, sketches, 0)
+        os.chmod(aside, 0o755)
+        os.rename(aside, target)
+        sync_folder(target.absolute().parent)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def load_set(folder: str | os.PathLike[str]) -> dict[str, Sketch]:
+    """Return the sealed sketches of a set, every file verified to be the one of its group."""
+    path = Path(folder)
+    if not is_group_set(path):
+        raise FormatError(f"{path} is not a set of groups: no {MANIFEST} in it")
+    with _turn(path, shared=True):
+        values = _read_manifest(path / MANIFEST)
+        groups, files = values["groups"], values["files"]
+        if values["version"] > 1 and _digest(path, groups, files) != values.get("digest"):
+            raise FormatError(f"{path / MANIFEST} is not the list of these files: its digest does not match")
+        return {name: Sketch.load(path / file) for name, file in zip(groups, files)}
+
+
+def _write(folder: Path, sketches: Mapping[str, Sketch], generation: int) -> None:
+    """Put sketches of a generation into a folder, and then, by one rename, the list that makes them the set."""
+    suffix = f".{generation}" if generation else ""
+    files = [f"{i:04d}-{_slug(name)}{suffix}.sketch" for i, name in enumerate(sketches)]
+    for sketch, file in zip(sketches.values(), files):
+        sketch.save(folder / file)
+    groups = list(sketches)
+    values = {
+        "unnoise": "groups", "version": VERSION, "generation": generation, "groups": groups, "files": files,
+        "digest": _digest(folder, groups, files),
+    }  # fmt: skip
+    write_whole(folder / MANIFEST, json.dumps(values, ensure_ascii=False, indent=1) + "\n")
+
+
+def _sweep(folder: Path) -> None:
+    """Remove the sketches that are not in the list any more, and what killed writers left behind."""
+    kept = {MANIFEST, *_read_manifest(folder / MANIFEST)["files"]}
+    for path in folder.iterdir():
+        left_over = re.fullmatch(r"\..*\.tmp", path.name) or _FILE.fullmatch(path.name)
+        if path.name not in kept and left_over and path.is_file():
+            path.unlink(missing_ok=True)
+
+
+def _generation(folder: Path) -> int:
+    return int(_read_manifest(folder / MANIFEST).get("generation", 0))
+
+
+def _digest(folder: Path, groups: list[str], files: list[str]) -> str:
+    rows = [[name, file, stored_digest(folder / file)] for name, file in zip(groups, files)]
+    text = json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(b"unnoise groups 2\n" + text.encode()).hexdigest()
+
+
+@contextmanager
+def _turn(folder: Path, *, shared: bool) -> Iterator[None]:
+    """Hold the folder's lock where the system has such; it ends with the process."""
+    try:
+        import fcntl
+    except ImportError:  # pragma: no cover
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:40] or "group"
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    """Return the list of groups, every type checked and every file inside the folder."""
+    try:
+        if not path.is_file() or path.stat().st_size > LONGEST:
+            raise ValueError("too large, or no file")
+        values = json.loads(path.read_text(encoding="utf-8"))
+        groups, files = values["groups"], values["files"]
+        version, generation = values["version"], values.get("generation", 0)
+        if values["unnoise"] != "groups" or type(version) is not int or version < 1:
+            raise ValueError("another kind of file")
+        if version > VERSION:
+            raise ValueError(f"its version is {version}, this unnoise reads up to {VERSION}: upgrade unnoise")
+        if type(generation) is not int or not 0 <= generation < 10**9:
+            raise ValueError("its generation must be a whole number")
+        if not isinstance(groups, list) or not isinstance(files, list) or len(groups) != len(files):
+            raise ValueError("groups and files must be lists of one length")
+        if not all(isinstance(f, str) and _FILE.fullmatch(f) for f in files) or len(set(files)) != len(files):
+            raise ValueError("files must be different plain names in the same folder")
+        if not all(isinstance(group, str) for group in groups):
+            raise ValueError("groups must be texts")
+        "".join(groups).encode()  # lone surrogates come in as escapes and cannot go out again
+        check_names(groups)
+        return {**values, "generation": generation}
+    except (ValueError, KeyError, TypeError, RecursionError, UnicodeDecodeError) as error:
+        raise FormatError(f"{path} is not a valid list of groups: {error}") from None
 
 
 class GroupedSketch:

@@ -16,7 +16,7 @@ import numpy as np
 from ..arrays import Int64
 from ..errors import InputError
 from ..noisy import as_signed_integers
-from .columns import brief
+from .formats import brief
 from .source import CHUNK, Source, Wanted, open_source
 
 if TYPE_CHECKING:

@@ -17,16 +17,32 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..errors import InputError
 from ..guard import quiet
-from .columns import as_text, column_of_integers, item_column, uuid_columns, uuid_text
-from .formats import FORMATS, LINE, Dialect, Location, compression_of, format_of, open_bytes
-from .scan import collect_batches, expand, require_columns, require_once, rows_in
+from .formats import (
+    FORMATS,
+    LINE,
+    Dialect,
+    Location,
+    as_text,
+    collect_batches,
+    column_of_integers,
+    compression_of,
+    expand,
+    format_of,
+    item_column,
+    open_bytes,
+    require_columns,
+    require_once,
+    rows_in,
+    uuid_columns,
+    uuid_text,
+)
 from .streams import Wants
 
 if TYPE_CHECKING:
@@ -36,7 +52,7 @@ if TYPE_CHECKING:
     from ..sketches.sketch import Sketch
     from .groups import GroupedSketch
 
-__all__ = ["CHUNK", "FORMATS", "LINE", "Batch", "Source", "Wanted", "check_format", "feed", "open_source"]
+__all__ = ["CHUNK", "FORMATS", "LINE", "Batch", "Source", "Wanted", "feed", "open_source"]
 
 CHUNK = 1 << 20
 """Rows in a batch, half as many where columns are text: fewer would cost time, more would cost memory."""
@@ -69,11 +85,6 @@ class Wanted:
     def person_is_item(self) -> bool:
         """Whether an item is a person: the only column of one is that of the person."""
         return self.columns == (self.person,)
-
-    @property
-    def integer_names(self) -> list[str]:
-        """The columns that must hold integers."""
-        return [*(self.columns if self.integers else ()), *([self.counts] if self.counts else [])]
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,8 +239,8 @@ class Source:
             result = format.query(Path(str(where)), self.sql)
             require_columns(label, names, list(result.types))
             yield from result.frames(names, chunk)
-        elif format is not None and (where is None or self._streamed(where)):
-            yield from self._stream(where, wanted)
+        elif format is not None and (where is None or format.scan is None or compression_of(where) == "bz2"):
+            yield from self._stream(where, wanted)  # bytes: what polars cannot scan
         elif not self._is_void(where):
             lazy = self._lazy(where, wanted)
             require_columns(label, names, lazy.collect_schema().names())
@@ -243,10 +254,6 @@ class Source:
             return False
         with open_bytes(where) as stream:
             return not stream.read(1 << 16).strip()
-
-    def _streamed(self, where: Location) -> bool:
-        """Whether a file is read as bytes: what polars cannot scan."""
-        return FORMATS[self.format].scan is None or compression_of(where) == "bz2"
 
     def _stream(self, where: Location | None, wanted: Wanted) -> Iterator[pl.DataFrame]:
         format, label = FORMATS[self.format], self._label(where)
@@ -297,7 +304,7 @@ class Source:
         import polars as pl
 
         label = self._label(where)
-        integers = wanted.integer_names
+        integers = [*(wanted.columns if wanted.integers else ()), wanted.counts]
         columns = []
         for name in wanted.names:
             series = frame[name]
@@ -333,7 +340,8 @@ def open_source(
     ``sql`` is a query over the table ``data``: all the files, one below the other; in the file of a database, over
     the tables that are there. A file that is given twice is refused unless ``twice``.
     """
-    check_format(format)
+    if format is not None and format not in FORMATS:
+        raise InputError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
     dialect = Dialect(header, delimiter, quote)
     names = [os.fspath(name) for name in inputs]
     if not names:
@@ -355,12 +363,6 @@ def open_source(
         return Source("the query", "sql", tuple(places), dialect, sql)
     name = str(places[0]) if len(places) == 1 else f"{names[0]} ({len(places)} files)"
     return Source(name, kind, tuple(places), dialect)
-
-
-def check_format(format: str | None) -> None:
-    """Refuse a format that is not in the table."""
-    if format is not None and format not in FORMATS:
-        raise InputError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
 
 
 @quiet
@@ -387,18 +389,14 @@ def _standard_input(
     return Source("standard input", kind, (), dialect, None, stream or sys.stdin.buffer)
 
 
-class _readable:
+@contextmanager
+def _readable(source: Source, where: Location | None) -> Iterator[None]:
     """Turn what a reader raises into one line naming file, row and fix."""
-
-    def __init__(self, source: Source, where: Location | None) -> None:
-        self.source, self.where = source, where
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
-        if error is None or isinstance(error, InputError | GeneratorExit | KeyboardInterrupt):
-            return
+    try:
+        yield
+    except (InputError, GeneratorExit, KeyboardInterrupt):
+        raise
+    except BaseException as error:
         from .badrows import explain
 
-        raise InputError(explain(self.source, self.where, error)) from None
+        raise InputError(explain(source, where, error)) from None

@@ -16,9 +16,8 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from .access import Visitor, allowed
-from .guard import COOKIE, Guard
+from .guard import COOKIE, HANDLERS, Guard, Problem
 from .openapi import document
-from .problems import HANDLERS, Problem
 from .service import Service, sites_in
 from .store import Store
 from .sums import sums_of

@@ -120,7 +120,7 @@ class Client:
 
     def send_share(self, path: str | os.PathLike[str]) -> Sent:
         """Send one of the two shares of a report to its server; the same again changes nothing."""
-        from ..protocols.shares.messages import unpack
+        from ..protocols.shares.task import unpack
 
         message = Path(path).read_bytes()
         head, _ = unpack(message, "share")

@@ -1,6 +1,10 @@
-"""What every answer gets: headers that keep browsers from doing harm, and a line in the log and the metrics.
+"""What every answer over HTTP gets: headers that keep browsers from doing harm, a line in log and metrics, plain
+errors.
 
 Forms of the page are protected by a cookie that other sites cannot send (SameSite=Strict) and by the Origin header.
+
+Numbers for Prometheus depend on nothing that a report holds. Errors are problem+json (RFC 9457): what must hold, what
+was given, how to fix it; never a traceback.
 """
 
 from __future__ import annotations
@@ -11,16 +15,88 @@ import time
 from typing import Any
 from urllib.parse import urlsplit
 
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .metrics import Metrics
-from .problems import problem
+from ..errors import UnnoiseError
+from .store import ConflictError
+from .worker import WorkerError
 
-__all__ = ["COOKIE", "Guard"]
+__all__ = ["COOKIE", "HANDLERS", "Guard", "Metrics", "Problem", "problem"]
+
+class Metrics:
+    """Counters of one server, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        make: dict[str, Any] = {"registry": self.registry, "namespace": "unnoise"}
+        self.requests = Counter("requests", "Requests answered.", ["method", "status"], **make)
+        self.received = Counter("reports_received", "Reports taken in.", ["task"], **make)
+        self.refused = Counter("reports_refused", "Reports that did not pass verification.", **make)
+        self.verifying = Histogram("verifying_seconds", "Time to verify a report.", **make)
+        self.answering = Histogram("answering_seconds", "Time to answer a question.", **make)
+
+    def text(self) -> bytes:
+        """The numbers in Prometheus' form."""
+        return bytes(generate_latest(self.registry))
+
+
+LOG = logging.getLogger("unnoise.serve")
+
+
+class Problem(Exception):
+    """An answer that is not the one asked for."""
+
+    def __init__(self, status: int, title: str, detail: str, **headers: str) -> None:
+        super().__init__(detail)
+        self.status, self.title, self.detail = status, title, detail
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+def problem(status: int, title: str, detail: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    """Return a problem+json response."""
+    body = {"type": "about:blank", "title": title, "status": status, "detail": " ".join(detail.split())[:2000]}
+    return JSONResponse(body, status, headers, media_type="application/problem+json")
+
+
+async def _problem(_: Request, error: Exception) -> Response:
+    assert isinstance(error, Problem)
+    return problem(error.status, error.title, error.detail, error.headers)
+
+
+async def _http(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return problem(error.status_code, error.detail, error.detail, dict(error.headers or {}))
+
+
+async def _ours(_: Request, error: Exception) -> Response:
+    if isinstance(error, ConflictError):
+        return problem(409, "conflict", str(error))
+    if isinstance(error, WorkerError):
+        return problem(422, "the file could not be verified", str(error))
+    return problem(400, "bad request", str(error))
+
+
+async def _missing(_: Request, error: Exception) -> Response:
+    return problem(404, "not found", str(error.args[0]) if error.args else "not found")
+
+
+async def _fault(request: Request, error: Exception) -> Response:
+    LOG.error("fault %s in %s", type(error).__name__, request.scope.get("path", "")[:200], exc_info=error)
+    return problem(500, "a fault of unnoise itself", "the log of the server has more")
+
+
+HANDLERS: dict[Any, Any] = {
+    Problem: _problem, HTTPException: _http, UnnoiseError: _ours, KeyError: _missing, Exception: _fault,
+}  # fmt: skip
+
 
 COOKIE = "unnoise_token"
-LOG = logging.getLogger("unnoise.serve.access")
+ACCESS = logging.getLogger("unnoise.serve.access")
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -70,7 +146,7 @@ class Guard:
                 await self.app(scope, receive, marked)
         finally:
             self.metrics.requests.labels(method=scope["method"][:10], status=str(status)).inc()
-            LOG.info(_line(scope, status, time.perf_counter() - began))
+            ACCESS.info(_line(scope, status, time.perf_counter() - began))
 
 
 def _from_elsewhere(scope: Scope) -> bool:

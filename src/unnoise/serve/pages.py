@@ -18,8 +18,7 @@ from ..layout import Account, guarantee
 from ..noise import DiscreteLaplace
 from .access import Visitor, allowed
 from .app import service_of, task_of, visitor_of
-from .guard import COOKIE
-from .problems import Problem
+from .guard import COOKIE, Problem
 from .store import Store
 from .sums import sums_of
 from .tasks import Task

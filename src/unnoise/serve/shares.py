@@ -20,11 +20,11 @@ from starlette.routing import BaseRoute, Route
 
 from ..errors import FormatError, InputError
 from ..protocols.shares import Server, Task
-from ..protocols.shares.messages import unpack
 from ..protocols.shares.server import SIDES, Side
+from ..protocols.shares.task import unpack
 from .app import service_of, visitor_of
 from .client import Client
-from .problems import Problem
+from .guard import Problem
 
 __all__ = ["HttpAdder", "Shelf", "read_servers", "share_routes"]
 

@@ -17,7 +17,7 @@ from sqlalchemy.exc import IntegrityError
 from ..guard import new_identity
 from . import schema
 from .client import Client
-from .problems import Problem
+from .guard import Problem
 from .store import Store, now
 from .tasks import Task
 

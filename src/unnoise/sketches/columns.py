@@ -1,7 +1,7 @@
 """One column of items, from any library, as an int64 array or as strings, with its nulls marked.
 
 Three types become one of these by a rule that tells all values apart and that files follow too
-(:mod:`unnoise.reading.columns`): UUIDs are their text, bytes their hexadecimal digits, and unsigned 64-bit integers are
+(:mod:`unnoise.reading.formats`): UUIDs are their text, bytes their hexadecimal digits, and unsigned 64-bit integers are
 taken modulo 2^64.
 """
 

@@ -26,11 +26,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..arrays import Int64
-from ..guard import wipe
+from ..guard import crew, wipe
 from ..layout import Layout
 from .hashing import BLOCK, UInt64, cells_of, each_block
 from .inputs import Rows
-from .threads import crew
 
 __all__ = ["Hashed", "Located", "Piece", "count_ahead", "scatter_add"]
 

@@ -31,9 +31,8 @@ from numpy.typing import NDArray
 
 from ..arrays import Int64
 from ..errors import InputError
-from ..guard import wipe
+from ..guard import all_of, wipe
 from ..layout import Layout
-from .threads import all_of
 
 __all__ = [
     "as_series",

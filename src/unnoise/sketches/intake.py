@@ -30,14 +30,13 @@ from numpy.typing import NDArray
 from .._sampler import open_stream
 from ..checks import check_integer
 from ..errors import InputError
-from ..guard import changing
+from ..guard import apart, changing
 from ..text import inert
 from .counting import Hashed, Located, Piece, count_ahead
 from .domain import OUTSIDE, SKIPPED
 from .hashing import as_series
 from .inputs import Rows
 from .persons import MOST, PersonCodes, bounded, limit_contributions
-from .threads import apart
 
 if TYPE_CHECKING:
     from .sketch import Sketch

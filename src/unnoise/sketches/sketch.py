@@ -26,17 +26,15 @@ from .._sampler import open_stream
 from ..arrays import Int64
 from ..checks import check_integer, check_unknown
 from ..errors import IncompatibleError, InputError, PrivacyError, SealedError, UnnoiseError
-from ..guard import Guarded, changing, new_identity, quiet, this_process
-from ..labels import Labels, about
-from ..layout import Account, Layout, guarantee, hashed_layout
+from ..guard import Guarded, changing, new_identity, quiet, require_writable, this_process
+from ..layout import Account, Labels, Layout, about, fresh_labels, guarantee, hashed_layout
 from ..noise import DiscreteLaplace, Exact, exact_positive, tidy
 from ..noisy import NoisyCounts
-from .cells import noisy_cells
+from .cells import Held, noisy_cells
 from .domain import Domain, Finder, finder_for, read_domain, sampled_cells
-from .format.parameters import Stored, fresh_labels
+from .format.parameters import Stored
 from .format.read import read_sketch
-from .format.write import require_storable, require_writable, write_sketch
-from .held import Held
+from .format.write import require_storable, write_sketch
 from .inputs import Rows, person_is_item, read_items
 from .intake import take_in
 
@@ -410,7 +408,7 @@ begin_epoch() first, which draws fresh noise
             self._add_noise(action)
             if not for_tests:
                 self._require_private()
-        self._held.freeze()
+        self._held.array().flags.writeable = False
         self._state, self._fresh = "sealed", NO_NOISE
 
     def begin_epoch(self) -> None:

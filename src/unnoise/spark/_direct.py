@@ -18,12 +18,10 @@ import numpy as np
 from .._sampler import open_stream
 from ..curve import ALL_GROUPS, TOP
 from ..errors import InputError
-from ..holding.counting import unit_of
-from ..holding.release import Exactly, Unit, release, share_of_all
+from ..holding import Exactly, Unit, release, share_of_all, unit_of
 from ..noise import exact_positive
-from . import _cells
 from ._call import ProfileRequest, declared_groups
-from ._rows import Columns, read_rows
+from ._rows import Columns, long, read_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -91,7 +89,7 @@ def _limited(table: Columns, unit: Unit) -> DataFrame:
     seed = int(open_stream().words(1).view(np.int64)[0])
     copies = Window.partitionBy(*person, *what).orderBy(*what)
     numbered = table.frame.repartition(*person).withColumn("\0number", F.row_number().over(copies))
-    lot = F.xxhash64(_cells.long(seed), *(F.col(name) for name in (*person, *what, "\0number")))
+    lot = F.xxhash64(long(seed), *(F.col(name) for name in (*person, *what, "\0number")))
     ranked = Window.partitionBy(*person).orderBy("\0lot", *what, "\0number")
     drawn = numbered.withColumn("\0lot", lot).withColumn("\0rank", F.row_number().over(ranked))
     return drawn.where(F.col("\0rank") <= unit.most)

@@ -16,7 +16,7 @@ from ..arrays import Int64
 from ..errors import InputError, UnnoiseError
 from ..noisy import combine
 from . import _tasks
-from ._cells import long
+from ._rows import long
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

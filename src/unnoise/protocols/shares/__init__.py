@@ -16,8 +16,7 @@ What the promise rests on **each server enforces by itself**, whatever the other
 bytes (:mod:`.messages`); who sent them is for the transport to prove. docs/sites.md has the protocol to the byte.
 """
 
-from .combining import add_up, combine
-from .pipes import ServerProcess
+from .combining import ServerProcess, add_up, combine
 from .server import Server
 from .site import Shares, Site
 from .task import Task

@@ -20,8 +20,7 @@ from ...guard import Guarded, new_identity
 from ...sketches.domain import Domain, read_domain
 from ...sketches.inputs import Rows
 from ...sketches.sketch import Sketch
-from .messages import pack
-from .task import Task
+from .task import Task, pack
 
 __all__ = ["Shares", "Site", "mask"]
 

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NoReturn
 
 from ...arrays import Int64
-from ...errors import FormatError, InputError
-from ...labels import Labels, as_labels, today
-from ...layout import Account, Layout, guarantee
+from ...errors import FormatError
+from ...layout import Account, Labels, Layout, guarantee, usual_unit
 from ...noise import DiscreteLaplace
-from .filecells import FileCells
+from ..cells import FileCells
 from .flatbuffer import MOST_PARAMETERS
 
-__all__ = ["Stored", "fresh_labels", "parameters_of", "parse_parameters"]
+__all__ = ["Stored", "parameters_of", "parse_parameters"]
 
 _FRACTION = re.compile(r"[0-9]{1,60}(/[0-9]{1,60})?")
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
@@ -70,23 +68,9 @@ def parameters_of(stored: Stored) -> bytes:
         "pan_private": layout.pan_private,
         "power": str(stored.noise.power),
         "rate": None if layout.rate is None else str(layout.rate),
-        "unit": stored.labels.unit or _unit(layout),
+        "unit": stored.labels.unit or usual_unit(layout),
     }
     return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def _unit(layout: Layout) -> str:
-    """Return whom ε protects where nobody has given it a name."""
-    return "occurrence" if layout.max_contributions is None else "person"
-
-
-def fresh_labels(given: Labels | Mapping[str, Any] | None, layout: Layout) -> Labels:
-    """Return the labels of a new sketch: what was given, with its unit and the day."""
-    labels = as_labels(given)
-    unit = labels.unit or _unit(layout)
-    if (unit == "occurrence") != (layout.max_contributions is None):
-        raise InputError(f"unit must be occurrence, or a name where max_contributions is given, got {unit!r}")
-    return replace(labels, unit=unit, created=today())
 
 
 def parse_parameters(parameters: bytes, version: int) -> dict[str, Any]:
@@ -112,7 +96,7 @@ def parse_parameters(parameters: bytes, version: int) -> dict[str, Any]:
             as_items=_field(spent, "as_items", int, 0),
         ),
         "identities": frozenset(bytes.fromhex(identity) for identity in identities),
-        "labels": _labels(values, layout) if version > 1 else Labels(unit=_unit(layout)),
+        "labels": _labels(values, layout) if version > 1 else Labels(unit=usual_unit(layout)),
     }
 
 

@@ -6,7 +6,7 @@ compressed), whose schema metadata hold the parameters as JSON and a digest. doc
 Version 2 digests **every byte of the file** but the digest itself, so that no byte can change unnoticed; version 1
 digested parameters and cells. In both, what a reader of streams and a reader of files would see must agree
 (:mod:`unnoise.sketches.format.flatbuffer`), and only bytes that were read into own memory and hashed are ever used
-(:mod:`unnoise.sketches.format.filecells`). :mod:`unnoise.sketches.format.write` writes it.
+(:mod:`unnoise.sketches.cells`). :mod:`unnoise.sketches.format.write` writes it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ import numpy as np
 
 from ...arrays import Int64
 from ...errors import FormatError
-from ..cells import on_all_processors
-from .filecells import PIECE, RUN, FileCells, one_pass, read_at, sum_of
+from ..cells import PIECE, RUN, FileCells, on_all_processors, one_pass, read_at, sum_of
 from .flatbuffer import Frame, read_frame
 from .parameters import Stored, parse_parameters
 

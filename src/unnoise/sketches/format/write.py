@@ -1,4 +1,4 @@
-"""Write sketch files, atomically (:mod:`unnoise.replacing`) and in one pass over the cells.
+"""Write sketch files, atomically (:mod:`unnoise.guard`) and in one pass over the cells.
 
 The cells go out run by run on all processors, each run added up (where the cells are a sum), digested
 and written while it is in the cache; nothing as long as the cells is held. The disk is told to begin with every run, so
@@ -10,32 +10,19 @@ from __future__ import annotations
 import hashlib
 import os
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...arrays import Int64
 from ...errors import InputError
-from ...replacing import replacing
-from .filecells import PIECE, FileCells, add_up, one_pass, raw_bytes
+from ...guard import replacing
+from ..cells import PIECE, FileCells, add_up, one_pass, raw_bytes
 from .flatbuffer import COLUMN, MOST_PARAMETERS, Frame, read_frame
 from .parameters import Stored, parameters_of
 from .read import VERSION, digest_of, each_run
 
-__all__ = ["require_storable", "require_writable", "write_sketch"]
-
-
-def require_writable(path: str | os.PathLike[str]) -> None:
-    """Refuse a path that cannot be written, before anything is done for it."""
-    target = Path(path)
-    parent = target.absolute().parent
-    if target.is_dir():
-        raise IsADirectoryError(f"path must be a file, got the directory {target}")
-    if not parent.is_dir():
-        raise FileNotFoundError(f"path must be in a directory that exists, got {target}")
-    if not os.access(parent, os.W_OK):
-        raise PermissionError(f"path must be in a directory that can be written, got {target}")
+__all__ = ["require_storable", "write_sketch"]
 
 
 def require_storable(stored: Stored) -> bytes:

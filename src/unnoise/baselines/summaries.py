@@ -1,4 +1,16 @@
-"""Profiles of a stream in little memory, without privacy: comparators at equal memory.
+"""Other summaries: WFA's vector of counts for reach and overlap; profiles of a stream in little memory, not private.
+
+**Vector of counts** (cardinality evaluation of the World Federation of Advertisers, 2020). Each site counts its
+distinct items by a common hash into m buckets and adds discrete Laplace noise of parameter ε to each: an item more
+moves one bucket by one. The sum is its reach. For two sites, items in both meet in the same bucket, so with x, y the
+vectors less their means
+
+    overlap = Σ_j x_j·y_j · m/(m − 1)
+
+has no bias: independent items cancel. The standard deviation is about √(|A|·|B|/m) plus noise, which is what bounds how
+many sites can be united.
+
+**Streams**, without privacy: comparators at equal memory.
 
 * **Datar & Muthukrishnan** (ESA 2002, rarity and similarity over windows): k hash functions; for each the item of least
   hash is kept with its count, which makes k independent uniform draws, with replacement, from the distinct items. A
@@ -21,12 +33,42 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..arrays import Floats, Int64
 from ..checks import check_integer
-from ._mechanism import as_true_counts
+from ..errors import IncompatibleError
+from ..noise import DiscreteLaplace, Exact
+from .mechanisms import as_true_counts, noise
 
-__all__ = ["SampledProfile", "bucketed_profile", "min_wise_sample"]
+__all__ = ["SampledProfile", "VectorOfCounts", "bucketed_profile", "min_wise_sample", "vector_of_counts"]
+
+@dataclass(frozen=True, eq=False)
+class VectorOfCounts:
+    """Noisy numbers of distinct items in each bucket."""
+
+    buckets: Int64
+    law: DiscreteLaplace
+
+    @property
+    def reach(self) -> float:
+        """Estimated number of distinct items; standard deviation √(m·Var Z)."""
+        return float(self.buckets.sum())
+
+    def overlap(self, other: VectorOfCounts) -> float:
+        """Estimated number of items in both."""
+        m = self.buckets.size
+        if other.buckets.size != m:
+            raise IncompatibleError("buckets", m, other.buckets.size)
+        return float((self.buckets - self.buckets.mean()) @ (other.buckets - other.buckets.mean())) * m / (m - 1)
+
+
+def vector_of_counts(hashes: NDArray[np.uint64], epsilon: Exact, *, buckets: int = 4096) -> VectorOfCounts:
+    """Count the distinct items of one site, given by 64-bit hashes that all sites share."""
+    places = (np.unique(hashes) % np.uint64(buckets)).astype(np.int64)
+    counted = np.bincount(places, minlength=buckets)
+    return VectorOfCounts(counted + noise(buckets, epsilon), DiscreteLaplace(epsilon))
+
 
 WORD = 16
 """Bytes of a sample that is kept whole: its hash and its count."""

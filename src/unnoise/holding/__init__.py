@@ -1,1 +1,0 @@
-"""The side of whoever holds the rows: exact counting, and noise on the profile. Secret until the noise is on."""
