@@ -8,7 +8,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from unnoise.checks import check_choice, check_integer, check_number, check_share, check_unknown, is_integer
+from unnoise.checks import (
+    LEVELS,
+    check_choice,
+    check_integer,
+    check_level,
+    check_number,
+    check_share,
+    check_unknown,
+    is_integer,
+)
 from unnoise.errors import InputError
 
 
@@ -41,9 +50,16 @@ def test_a_number_is_finite_and_positive(value: object) -> None:
 
 @pytest.mark.parametrize("value", [0, 1, -0.1, math.nan, "0.5", True, None])
 def test_a_share_lies_strictly_between_0_and_1(value: object) -> None:
-    assert check_share("level", Fraction(19, 20)) == 0.95
-    with pytest.raises(InputError, match="level must be between 0 and 1, got"):
-        check_share("level", value)
+    assert check_share("eta", Fraction(19, 20)) == 0.95
+    with pytest.raises(InputError, match="eta must be between 0 and 1, got"):
+        check_share("eta", value)
+
+
+@pytest.mark.parametrize("value", [0, 1, 1e-300, 1 - 2**-53, -0.1, math.nan, "0.5", True, None])
+def test_a_level_leaves_room_at_both_ends(value: object) -> None:
+    assert [check_level(level) for level in LEVELS] == list(LEVELS)
+    with pytest.raises(InputError, match=r"level must be between 0\.01 and 0\.999999999, got"):
+        check_level(value)
 
 
 def test_choices_are_listed() -> None:

@@ -322,6 +322,18 @@ def test_errors_are_one_line(shell, visits, name):
     assert expected in message
 
 
+def test_names_that_are_no_files(shell, tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "dead.csv").symlink_to(tmp_path / "gone.csv")
+    (tmp_path / "wide.csv").write_bytes("url\na\n".encode("utf-16"))
+    for name, expected in (
+        ("pipe.csv", "is a pipe or device; send it to standard input and give - in its place"),
+        ("dead.csv", "is a link to a file that does not exist"),
+        ("wide.csv", "looks like UTF-16; convert the file: iconv -f utf-16 -t utf-8"),
+    ):
+        assert expected in shell.fails("profile", tmp_path / name, "-c", "url", "-e", "1")
+
+
 def test_version_and_help(shell):
     assert shell("--version").startswith("unnoise ")
     text = shell("--help")

@@ -136,6 +136,12 @@ def test_a_band_holds_as_a_whole(at_least):
     assert single < hits
 
 
+def test_a_band_of_a_high_level_does_not_rest_on_a_few_draws():
+    for level in (0.9999, 0.999999):
+        single = critical_level(np.eye(100), level)
+        assert single**100 == pytest.approx(level, abs=(1 - level) / 100)
+
+
 def test_a_model_band_is_smooth(both):
     """Neighbouring ends differ by little: no spikes. Control: those of the robust one do not."""
     robust, model = both

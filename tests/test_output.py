@@ -255,10 +255,16 @@ def test_estimate_writes_what_the_name_says(shell, data, suffix):
 
 def test_nothing_is_read_before_the_output_is_settled(shell, data):
     """An ε must not be spent for an answer that cannot be kept."""
-    profile = ("profile", data / "n.csv", "-c", "n", "-e", "1", "-o")
-    for output, expected in (("x.xls", "must end in one of"), ("no/such/x.csv", "there is no folder")):
+    profile = ("profile", data / "n.csv", "-c", "n", "-e", "1", "--force", "-o")
+    (data / "folder.csv").mkdir()
+    os.mkfifo(data / "pipe.csv")
+    for output, expected in (("x.xls", "must end in one of"), ("no/such/x.csv", "there is no folder"),
+                             ("folder.csv", "must be a file"), ("pipe.csv", "must be a file")):  # fmt: skip
         message = shell(*profile, data / output, code=2)
         assert expected in message
+    grouped = ("--by", "n", "--groups", "1,2", "--cells", "64", "--ledger", data / "spent.ledger", "-o", "-")
+    assert "cannot go to standard output" in shell("sketch", data / "n.csv", "-c", "n", "-e", "1", *grouped, code=2)
+    assert not (data / "spent.ledger").exists()
     (data / "kept.sketch").write_bytes(b"precious")
     assert "exists already" in shell("sketch", data / "n.csv", "-c", "n", "-e", "1", "-o", data / "kept.sketch", code=2)
     assert (data / "kept.sketch").read_bytes() == b"precious"

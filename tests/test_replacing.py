@@ -53,6 +53,17 @@ def test_no_link_is_followed_and_no_name_is_guessed(tmp_path: Path) -> None:
     assert not (tmp_path / "out").is_symlink()
 
 
+def test_a_pipe_a_device_or_a_folder_is_never_replaced(tmp_path: Path) -> None:
+    """Whoever may write to /dev would else turn /dev/null into a file."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name in ("pipe", "folder"):
+        with pytest.raises(OSError, match="must be a file, got a folder, pipe or device"):
+            write_whole(tmp_path / name, "x")
+    assert (tmp_path / "pipe").is_fifo()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "pipe"]
+
+
 def test_a_new_file_has_the_rights_that_are_usual(tmp_path: Path) -> None:
     write_whole(tmp_path / "a", b"x")
     (tmp_path / "b").write_bytes(b"x")

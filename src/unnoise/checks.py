@@ -14,7 +14,10 @@ import numpy as np
 
 from .errors import InputError
 
-__all__ = ["check_choice", "check_integer", "check_number", "check_share", "check_unknown", "is_integer"]
+__all__ = ["check_choice", "check_integer", "check_level", "check_number", "check_share", "check_unknown", "is_integer"]
+
+LEVELS = 0.01, 0.999999999
+"""How often an interval may be asked to hold."""
 
 
 def is_integer(value: object) -> TypeGuard[int]:
@@ -51,11 +54,23 @@ def check_number(name: str, value: object) -> float:
 def check_share(name: str, value: Any) -> float:
     """Return a number strictly between 0 and 1.
 
-    >>> check_share("level", 0.95)
-    0.95
+    >>> check_share("eta", 0.05)
+    0.05
     """
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
         raise InputError(f"{name} must be between 0 and 1, got {value!r}")
+    return float(value)
+
+
+def check_level(value: object) -> float:
+    """Return how often an interval shall hold; beyond these ends neither noise nor floats tell anything.
+
+    >>> check_level(0.95)
+    0.95
+    """
+    low, high = LEVELS
+    if isinstance(value, bool) or not isinstance(value, Real) or not low <= float(value) <= high:
+        raise InputError(f"level must be between {low} and {high}, got {value!r}")
     return float(value)
 
 

@@ -43,7 +43,7 @@ from .errors import PrivacyError
 
 __all__ = [
     "ENDED", "Crew", "Guarded", "all_of", "apart", "changing", "crew", "frozen", "new_identity", "quiet", "replacing",
-    "sync_folder", "this_process", "wipe", "write_whole",
+    "require_writable", "sync_folder", "this_process", "wipe", "write_whole",
 ]  # fmt: skip
 
 WIPE_ON_FORK = 18
@@ -221,10 +221,28 @@ def _forget_locals(error: BaseException) -> None:
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
+def require_writable(path: str | os.PathLike[str]) -> None:
+    """Refuse a path at which no file can be put, before anything is done for it."""
+    target = Path(path)
+    parent = target.absolute().parent
+    _require_replaceable(target)
+    if not parent.is_dir():
+        raise FileNotFoundError(f"{target} must be in a folder that exists: there is no folder {parent}")
+    if not os.access(parent, os.W_OK):
+        raise PermissionError(f"{target} must be in a folder that can be written, got {parent}")
+
+
+def _require_replaceable(target: Path) -> None:
+    """Refuse what is there and no file: whoever may write to /dev would make a file of a device."""
+    if target.exists() and not target.is_file():
+        raise OSError(f"{target} must be a file, got a folder, pipe or device")
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[int]:
     """Yield the descriptor of a new file, which replaces the one at ``path`` when the block ends well."""
     target = Path(path)
+    _require_replaceable(target)
     temporary = target.with_name(f".{target.name[:80]}.{system_stream().bits(64):016x}.tmp")
     handle = os.open(temporary, NEW, mode)
     try:

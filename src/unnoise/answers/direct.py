@@ -113,6 +113,10 @@ class DirectProfile(Profile):
             return _between_exactly(self.curve, lo, hi, level)
         return self._between_at_least(lo, hi, (1 - level) / 2)
 
+    def _correlation(self, lo: Int64, hi: Int64) -> Floats:
+        """None: every released number has a noise of its own, and answers that share one are the safer for it."""
+        return np.eye(lo.size)
+
     @cached_property
     def _diagram(self) -> Diagram:
         return Diagram(self.curve)
@@ -143,7 +147,7 @@ class DirectProfile(Profile):
         with np.errstate(over="ignore", invalid="ignore"):
             ends = np.append(_values(g, np.array([1])), _values(g, np.array([self.largest])))
         if not np.isfinite(ends).all():
-            raise InputError(f"g must be finite for counts up to {self.largest}")
+            raise InputError(f"g must be finite for counts up to {self.largest}, got {ends[-1]}")
 
     def _chords(self, g: Function, kept: int) -> tuple[Floats, Floats]:
         """Return weight c_j and the farthest distance of g from its chord, for the first blocks."""

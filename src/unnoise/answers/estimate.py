@@ -11,6 +11,8 @@ R), by ``DRAWS`` draws of a fixed seed, and each interval is taken at 2Φ(c) −
 few cells and at the edges they do here as well.
 
 .. [1] Y. Hochberg, A. C. Tamhane, "Multiple Comparison Procedures", 1987, chapter 2.
+.. [2] Z. Šidák, "Rectangular confidence regions for the means of multivariate normal distributions", JASA 62
+   (1967) 626.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Floats, Int64
-from ..checks import check_share
+from ..checks import check_level
 from ..errors import InputError
 
 if TYPE_CHECKING:
@@ -122,7 +124,7 @@ class Estimate:
 
     def at(self, level: float) -> Estimate:
         """Return the same answer with its interval at another level."""
-        level = check_share("level", level)
+        level = check_level(level)
         if level == self.level:
             return self
         if self.recompute is None:
@@ -265,6 +267,9 @@ def number(x: float) -> str:
 DRAWS = 8000
 """Draws behind a quantile of the largest error: its level is right to 0.25 % at 95 %."""
 
+FEWEST_DRAWS = 40
+"""Draws beyond a quantile without which it is not taken from them."""
+
 MOST_COUNTS, FEWEST_COUNTS = 600, 8
 """Most counts of a band, and how many it has at least where nobody chose."""
 
@@ -322,6 +327,8 @@ def critical_level(correlation: Floats, level: float) -> float:
     """
     from scipy.special import ndtr
 
+    if DRAWS * (1 - level) < FEWEST_DRAWS:  # errors of any correlation hold together at least as independent ones [2]_
+        return float(min(level ** (1 / len(correlation)), 1 - 1e-12))
     value, vectors = np.linalg.eigh(correlation)
     factor = vectors * np.sqrt(np.maximum(value, 0))
     z = np.random.default_rng(0).standard_normal((DRAWS, value.size)) @ factor.T

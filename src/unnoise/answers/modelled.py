@@ -384,11 +384,9 @@ class ModelledProfile(Profile):
         return np.where(far, 0.0, mean), np.where(far, 0.0, np.maximum(spread, 0.0))
 
     def _statistic(self, g: Function, level: float, floor: float = -np.inf) -> Estimate:
-        value = self._sum_value(g)
-        found = self._sum(g, level)
-        stderr, (low, high) = found[1], bounded(value, found, floor)
+        four = self._limited(g, level, floor)
         again: Callable[[float], Estimate] = lambda other: self._statistic(g, other, floor)  # noqa: E731
-        return self._modelled((value, stderr, low, high), level, again, self._data_share(self._block_means(g)[0]))
+        return self._modelled(four, level, again, self._data_share(self._block_means(g)[0]))
 
     @property
     def total(self) -> Estimate:

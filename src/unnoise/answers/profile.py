@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Floats, Int64
-from ..checks import check_choice, check_share
+from ..checks import check_choice, check_integer, check_level, check_number, check_share
 from ..errors import InputError
 from ..estimators._fit import Fit, Notice
 from ..estimators.linear import Function
@@ -31,7 +31,7 @@ from . import render as _render
 from .bands import NO_END, Bands, Limits
 from .check import claim_warnings
 from .estimate import KINDS, Columnar, Estimate
-from .sums import bounded, check_growth, entropy_limits, sum_limits, xlogx
+from .sums import bounded, check_growth, entropy_limits, sum_limits, vectorised, xlogx
 
 if TYPE_CHECKING:
     from .estimate import Band
@@ -227,7 +227,7 @@ class Profile:
     def entries(self, t: Any, level: float = 0.95) -> Answers:
         """Return value, stderr, low, high of f[t] for an array of counts t, as arrays of fractions."""
         t = _as_counts(t)
-        return self._answers(t, t, check_share("level", level), self.items)
+        return self._answers(t, t, check_level(level), self.items)
 
     def _answers(self, lo: Int64, hi: Int64, level: float, unit: float) -> Answers:
         """Bands with their values, extended to contain them, divided by ``unit``."""
@@ -242,7 +242,7 @@ class Profile:
         return Estimate(value, stderr, low, high, level, lambda other: self._band(lo, hi, other, unit), self.kind)
 
     def __getitem__(self, t: int) -> Estimate:
-        t = int(_as_counts(t)[0])
+        t = check_integer("count", t, 0, NO_END - 1)
         return self._band(t, t, 0.95, self.items)
 
     def interval(self, t: int, level: float = 0.95, kind: str | None = None) -> tuple[float, float]:
@@ -262,7 +262,7 @@ class Profile:
         last = min(max(int(self.support[-1]), FEWEST_COUNTS), MOST_COUNTS - 1)
         t = np.arange(last + 1) if counts is None else np.unique(_as_counts(counts))
         profile = self.with_intervals(kind or self.kind)
-        return simultaneous_band(profile, t, check_share("level", level), at_least=at_least)
+        return simultaneous_band(profile, t, check_level(level), at_least=at_least)
 
     @property
     def kind(self) -> str:
@@ -292,12 +292,12 @@ class Profile:
 
     def exactly(self, t: int) -> Estimate:
         """Number of items with count exactly t."""
-        t = int(_as_counts(t)[0])
+        t = check_integer("count", t, 0, NO_END - 1)
         return self._band(t, t, 0.95, 1)
 
     def at_least(self, k: int) -> Estimate:
         """Number of items with count ≥ k."""
-        return self._band(int(_as_counts(k)[0]), NO_END, 0.95, 1)
+        return self._band(check_integer("count", k, 0, NO_END - 1), NO_END, 0.95, 1)
 
     @property
     def distinct(self) -> Estimate:
@@ -311,10 +311,9 @@ class Profile:
 
     def moment(self, q: float) -> Estimate:
         """Σ h^q; q = 0 counts the items that occur."""
-        if not q >= 0 or not np.isfinite(q):
-            raise InputError(f"q must be ≥ 0, got {q}")
         if q == 0:
             return self.distinct
+        q = check_number("q", q)
         g: Function = lambda t: np.asarray(t, dtype=float) ** q  # noqa: E731
         self._require_growth(g)
         return self._statistic(g, 0.95, floor=0.0)
@@ -323,6 +322,7 @@ class Profile:
         """Σ g(h) for a vectorised function g of int64 counts ≥ 0; g² must grow slower than e^(ε·t)."""
         if not callable(g):
             raise InputError(f"g must be a function of an array of counts, got {type(g).__name__}")
+        g = vectorised(g)
         self._require_growth(g)
         return self._statistic(g, 0.95)
 
@@ -331,10 +331,16 @@ class Profile:
         check_growth(g, self.noisy)
 
     def _statistic(self, g: Function, level: float, floor: float = -np.inf) -> Estimate:
-        value = self._sum_value(g)
-        found = self._sum(g, level)
-        low, high = bounded(value, found, floor)
-        return Estimate(value, found[1], low, high, level, lambda other: self._statistic(g, other, floor))
+        return Estimate(*self._limited(g, level, floor), level, lambda other: self._statistic(g, other, floor))
+
+    def _limited(self, g: Function, level: float, floor: float) -> tuple[float, float, float, float]:
+        """Value, standard error and interval of Σ g(h), all finite."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            value, found = self._sum_value(g), self._sum(g, level)
+            four = value, found[1], *bounded(value, found, floor)
+        if not np.isfinite(four).all():
+            raise InputError(f"g must have a sum and a variance below 10^308, got {value:.3g} ± {found[1]:.3g}")
+        return four
 
     @property
     def entropy(self) -> Estimate:
@@ -349,9 +355,7 @@ class Profile:
 
     def quantile(self, q: float) -> Estimate:
         """Return the smallest t such that a share of at least q of the items has count ≤ t."""
-        if not 0 < q <= 1:
-            raise InputError(f"q must be above 0 and at most 1, got {q}")
-        return self._quantile(float(q), 0.95)
+        return self._quantile(1.0 if q == 1 else check_share("q", q), 0.95)
 
     def _quantile(self, q: float, level: float) -> Estimate:
         from scipy.special import ndtri
@@ -401,7 +405,7 @@ class Profile:
         starts = np.unique(_as_counts(counts))
         starts = starts[starts <= most]
         ends = np.append(starts[1:] - 1, most)[: starts.size]
-        level = check_share("level", level)
+        level = check_level(level)
         rows = tuple(
             Row(
                 int(lo), None if hi == NO_END else int(hi),
@@ -415,7 +419,7 @@ class Profile:
 
     def shown(self, longest: int = 12) -> Int64:
         """Return the counts worth listing: the first ones, then ever wider apart, up to ``longest``."""
-        return _render.chosen_counts(self, longest)
+        return _render.chosen_counts(self, check_integer("longest", longest, 2))
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -438,7 +442,7 @@ class Profile:
 
     def to_dict(self, level: float = 0.95) -> dict[str, Any]:
         """Return everything as plain Python: parameters, headline answers, entries with intervals."""
-        return _render.as_dict(self, check_share("level", level))
+        return _render.as_dict(self, check_level(level))
 
     def to_json(self, *, indent: int | None = None, level: float = 0.95) -> str:
         """Return :meth:`to_dict` as JSON."""
@@ -483,10 +487,7 @@ def identity(t: Any) -> Floats:
 def _as_counts(t: Any) -> Int64:
     """Return counts ≥ 0 as a one-dimensional int64 array."""
     array = np.atleast_1d(np.asarray(t))
-    if array.dtype.kind not in "iu" or array.ndim != 1 or array.size == 0:
-        raise InputError(f"counts must be integers ≥ 0, got {t!r}")
-    if (array < 0).any():
-        raise InputError(f"counts must be ≥ 0, got {int(array.min())}")
-    if (array >= NO_END).any():
-        raise InputError(f"counts must be below {NO_END}, got {int(array.max())}")
+    whole = array.dtype.kind in "iu" and array.ndim == 1 and array.size > 0
+    if not whole or (array < 0).any() or (array >= NO_END).any():
+        raise InputError(f"counts must be integers between 0 and {NO_END - 1}, got {t!r}")
     return array.astype(np.int64)

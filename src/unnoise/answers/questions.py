@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays import Floats, Int64
-from ..checks import check_integer, check_share
+from ..checks import check_integer, check_level
 from ..errors import InputError
 from .estimate import NO_END, TOO_NOISY, Estimate
 
@@ -218,7 +218,7 @@ class Asked:
 
     def __post_init__(self) -> None:
         question(self.headline)
-        check_share("level", self.level)
+        check_level(self.level)
         for k in self.at_least or ():
             check_integer("at_least", k, 1)
 

@@ -39,7 +39,7 @@ from ..estimators.linear import Function, functional
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
 
-__all__ = ["bounded", "check_growth", "entropy_limits", "sum_limits", "xlogx"]
+__all__ = ["bounded", "check_growth", "entropy_limits", "sum_limits", "vectorised", "xlogx"]
 
 MOST_EXCESS = 6.0
 """Excess kurtosis up to which Cornish and Fisher's expansion is used: rarer noise is a step now and then, and half a
@@ -65,6 +65,25 @@ def xlogx(t: NDArray[Any]) -> Floats:
     """
     t = np.asarray(t, dtype=float)
     return np.asarray(special.xlogy(t, t))
+
+
+def vectorised(g: Function) -> Function:
+    """The same function, held to one real number for each count.
+
+    >>> vectorised(lambda t: 1)(np.array([0, 5]))
+    array([1., 1.])
+    """
+
+    def checked(t: NDArray[Any]) -> Floats:
+        found = np.asarray(g(t))
+        if found.dtype.kind not in "biuf" or found.shape not in {(), np.shape(t)}:
+            raise InputError(
+                f"g must return a real number for each count, got {found.dtype} of shape {found.shape} "
+                f"for counts of shape {np.shape(t)}"
+            )
+        return np.broadcast_to(found.astype(float), np.shape(t))
+
+    return checked
 
 
 def check_growth(g: Function, noisy: NoisyProfile) -> None:

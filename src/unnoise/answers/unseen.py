@@ -34,7 +34,7 @@ import numpy as np
 from scipy.special import digamma
 
 from ..arrays import Floats, Int64
-from ..checks import check_integer, check_share
+from ..checks import check_integer, check_level
 from .estimate import Estimate
 from .profile import Profile
 
@@ -84,7 +84,7 @@ def unseen(profile: Profile, *, repetitions: int = 100, seed: int = 0, level: fl
     True
     """
     check_integer("repetitions", repetitions, 10)
-    check_share("level", level)
+    check_level(level)
     some = profile.support > 0
     counts, items = profile.support[some], (profile.mass * profile.items)[some]
     answers = _functionals(counts, items)

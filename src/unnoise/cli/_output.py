@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
-from ..guard import write_whole
+from ..guard import require_writable, write_whole
 from ..text import inert_markup
 from ._app import in_options
 from ._show import print_json, screen
@@ -184,17 +184,19 @@ def _print_blocks(found: Mapping[str, Sheet], console: Console) -> None:
         console.print(table)
 
 
-def check_output(output: str | None, inputs: Iterable[str | None] = (), *, force: bool = False) -> None:
-    """Refuse an output that is an input, exists already, or has no folder to be in."""
+def check_output(
+    output: str | None, inputs: Iterable[str | None] = (), *, force: bool = False, folder: bool = False
+) -> None:
+    """Refuse an output that is an input, exists already, or cannot be written; a set of groups is a folder."""
     if output is None or output == "-":
         return
     path = Path(output)
     if any(_same(path, name) for name in inputs if name not in (None, "-")):
         raise InputError(f"{output} is read here and must not be written to; give --output another name")
+    if not (folder and path.is_dir()):
+        require_writable(path)
     if os.path.lexists(path) and not force:
         raise InputError(f"{output} exists already and may have cost ε; --force replaces it")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"{output}: there is no folder {path.parent}")
 
 
 def _same(path: Path, name: str | None) -> bool:

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from ..sketches.sketch import Sketch
     from ._request import Counting, Profiling
 
-__all__ = ["direct_profiles", "load_sketches", "local_path", "reconstruct_all", "save_sketch", "sketch_data"]
+__all__ = [
+    "check_stream", "direct_profiles", "load_sketches", "local_path", "reconstruct_all", "save_sketch", "sketch_data",
+]  # fmt: skip
 
 CELLS = "2^20"
 """Cells of a hashed sketch where nobody says how many."""
@@ -161,6 +163,14 @@ def load_sketches(path: Path) -> tuple[dict[str, Sketch], str]:
     return {"": sketch}, sketch.guarantee
 
 
+def check_stream(*, grouped: bool) -> None:
+    """Refuse standard output for a folder, and a terminal for bytes."""
+    if grouped:
+        raise InputError("a set of groups is a folder and cannot go to standard output; give -o a name")
+    if sys.stdout.isatty():
+        raise InputError("a sketch is binary: send standard output to a file or a pipe")
+
+
 def save_sketch(target: Sketch | GroupedSketch, path: str) -> None:
     """Save a sketch to a file or to standard output, a set of groups to a folder."""
     from ..reading.groups import GroupedSketch
@@ -170,10 +180,7 @@ def save_sketch(target: Sketch | GroupedSketch, path: str) -> None:
         with saying(f"writing {path}"):
             target.save(path)
         return
-    if isinstance(target, GroupedSketch):
-        raise InputError("a set of groups is a folder and cannot go to standard output; give -o a name")
-    if sys.stdout.isatty():
-        raise InputError("a sketch is binary: send standard output to a file or a pipe")
+    check_stream(grouped=isinstance(target, GroupedSketch))
     with tempfile.TemporaryDirectory(prefix="unnoise-") as folder:
         copy = Path(folder) / "sketch"
         target.save(copy)

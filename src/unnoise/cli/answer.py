@@ -73,9 +73,12 @@ def sketch(request: Sketching) -> None:
     """Keep a private sketch of the data: small, mergeable, and safe to pass on."""
     from ._output import check_output
     from ._show import note
-    from ._sketches import save_sketch, sketch_data
+    from ._sketches import check_stream, save_sketch, sketch_data
 
-    check_output(request.output, [*request.inputs, request.domain], force=request.force)
+    grouped = request.groups is not None
+    if request.output == "-":
+        check_stream(grouped=grouped)
+    check_output(request.output, [*request.inputs, request.domain], force=request.force, folder=grouped)
     charge = open_charge(request, "sketch")
     target = sketch_data(request)
     charge.write()

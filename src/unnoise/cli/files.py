@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,7 +44,7 @@ def merge(
 
     if len(files) < 2:
         raise InputError(f"merge needs at least two files, got {len(files)}")
-    check_output(output, files, force=force)
+    check_output(output, files, force=force, folder=os.path.isdir(files[0]))
     with saying("merging", "files") as step:
         first = _load(files[0])
         for index, name in enumerate(files[1:], 2):

@@ -216,6 +216,10 @@ def expand(name: str) -> list[Location]:
         if not found:
             raise InputError(f"{name}: no file matches")
         return [Path(path) for path in found]
+    if os.path.exists(name):
+        raise InputError(f"{name} is a pipe or device; send it to standard input and give - in its place")
+    if os.path.islink(name):
+        raise InputError(f"{name} is a link to a file that does not exist")
     folder = os.path.dirname(name) or "."
     near = difflib.get_close_matches(os.path.basename(name), os.listdir(folder), 1) if os.path.isdir(folder) else []
     hint = f"; did you mean {os.path.join(os.path.dirname(name), near[0])}?" if near else ""
@@ -245,11 +249,13 @@ def require_columns(label: str, wanted: Sequence[str], have: Sequence[str]) -> N
 
 
 def _other_delimiter(have: Sequence[str]) -> str:
-    """Say so where a header that was read as one column seems to be several.
+    """Say so where a header that was read as one column seems to be several, or no UTF-8.
 
     >>> _other_delimiter(["url;user"]), _other_delimiter(["url", "user"])
     ("there is one column, 'url;user': is another delimiter needed?", '')
     """
+    if any("\0" in name for name in have):
+        return "its header looks like UTF-16; convert the file: iconv -f utf-16 -t utf-8"
     several = len(have) == 1 and any(sign in have[0] for sign in ";\t|, ")
     return f"there is one column, {have[0]!r}: is another delimiter needed?" if several else ""
 

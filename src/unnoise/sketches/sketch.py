@@ -26,7 +26,7 @@ from .._sampler import open_stream
 from ..arrays import Int64
 from ..checks import check_integer, check_unknown
 from ..errors import IncompatibleError, InputError, PrivacyError, SealedError, UnnoiseError
-from ..guard import Guarded, changing, new_identity, quiet, this_process
+from ..guard import Guarded, changing, new_identity, quiet, require_writable, this_process
 from ..layout import Account, Labels, Layout, about, fresh_labels, guarantee, hashed_layout
 from ..noise import DiscreteLaplace, Exact, exact_positive, tidy
 from ..noisy import NoisyCounts
@@ -34,7 +34,7 @@ from .cells import Held, noisy_cells
 from .domain import Domain, Finder, finder_for, read_domain, sampled_cells
 from .format.parameters import Stored
 from .format.read import read_sketch
-from .format.write import require_storable, require_writable, write_sketch
+from .format.write import require_storable, write_sketch
 from .inputs import Rows, person_is_item, read_items
 from .intake import take_in
 

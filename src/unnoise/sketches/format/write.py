@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,19 +22,7 @@ from .flatbuffer import COLUMN, MOST_PARAMETERS, Frame, read_frame
 from .parameters import Stored, parameters_of
 from .read import VERSION, digest_of, each_run
 
-__all__ = ["require_storable", "require_writable", "write_sketch"]
-
-
-def require_writable(path: str | os.PathLike[str]) -> None:
-    """Refuse a path that cannot be written, before anything is done for it."""
-    target = Path(path)
-    parent = target.absolute().parent
-    if target.is_dir():
-        raise IsADirectoryError(f"path must be a file, got the directory {target}")
-    if not parent.is_dir():
-        raise FileNotFoundError(f"path must be in a directory that exists, got {target}")
-    if not os.access(parent, os.W_OK):
-        raise PermissionError(f"path must be in a directory that can be written, got {target}")
+__all__ = ["require_storable", "write_sketch"]
 
 
 def require_storable(stored: Stored) -> bytes:
