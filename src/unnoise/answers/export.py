@@ -32,6 +32,7 @@ __all__ = [
     "table_document", "written_as",
 ]  # fmt: skip
 
+
 @dataclass(frozen=True, eq=False)
 class Document:
     """Something to be written.

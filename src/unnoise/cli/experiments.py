@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["advise", "compare", "demo", "plan", "true_counts"]
 
+
 def true_counts(request: Data) -> tuple[Any, Any]:
     """Return counts and, for frequency lists, how many items have each."""
     from ..reading.source import Wanted, open_source
