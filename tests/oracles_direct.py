@@ -42,13 +42,19 @@ def items_by_block(profile: dict[int, int], first: list[int], last: list[int]) -
     return [min(sum(n for h, n in items if a <= h <= b), 1 << 62) for a, b in zip(first, last)]
 
 
-def likeliest_descents(noisy: list[int], epsilon: float, floor: int, most: int) -> np.ndarray:
-    """Return the law of every x_i of a falling sequence floor ≤ x ≤ most under a flat prior, by listing all of them."""
+def likeliest_descents(noisy: list[int], epsilon: float, floors: list[int], ends: np.ndarray, most: int) -> np.ndarray:
+    """Return the law of every x_i of a falling sequence floors[i] ≤ x_i ≤ most, under a flat prior, by listing all.
+
+    A sequence of n entries has the weight e^ends[n] besides; the law of x_i sums to the chance that there is one.
+    """
     from itertools import combinations_with_replacement
 
-    law = np.zeros((len(noisy), most + 1))
-    for x in combinations_with_replacement(range(most, floor - 1, -1), len(noisy)):
-        weight = np.exp(-epsilon * sum(abs(a - b) for a, b in zip(x, noisy)))
-        for i, value in enumerate(x):
-            law[i, value] += weight
-    return law / law.sum(axis=1, keepdims=True)
+    law, whole = np.zeros((len(noisy), most + 1)), float(np.exp(ends[0]))
+    for n in range(1, len(noisy) + 1):
+        for x in combinations_with_replacement(range(most, -1, -1), n):
+            if all(value >= least for value, least in zip(x, floors)):
+                weight = np.exp(ends[n] - epsilon * sum(abs(a - b) for a, b in zip(x, noisy)))
+                whole += weight
+                for i, value in enumerate(x):
+                    law[i, value] += weight
+    return law / whole

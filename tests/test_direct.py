@@ -393,18 +393,41 @@ def test_a_released_curve_is_frozen_and_no_sketch() -> None:
 # ---------------------------------------------------------------- the fit
 
 
-@given(st.lists(st.integers(-2, 8), min_size=1, max_size=4), st.integers(0, 2))
+@given(
+    st.lists(st.integers(-2, 8), min_size=1, max_size=3), st.lists(st.floats(-6, 3), min_size=4, max_size=4), st.data()
+)
 @settings(max_examples=30, deadline=None)
-def test_the_chain_is_that_of_all_falling_sequences(noisy: list, floor: int) -> None:
-    """With steps of any length alike the law of every entry is that of listing all sequences."""
-    law, most, epsilon = DiscreteLaplace(1), 12, 1.0
-    low = np.zeros(len(noisy), dtype=np.int64)
-    likely = _descent._likelihood(np.array(noisy, dtype=float) - floor, low, most - floor + 1, law.epsilon)
-    chain = _descent._Chain(low, most - floor + 1, likely)
+def test_the_chain_is_that_of_all_falling_sequences(noisy: list, ends: list, data: st.DataObject) -> None:
+    """With steps of any length alike the law of every entry is that of listing all sequences that may end anywhere."""
+    most, count = 12, len(noisy)
+    floors = sorted(data.draw(st.lists(st.integers(0, 4), min_size=count, max_size=count)))
+    low, weights = np.zeros(count, dtype=np.int64), np.array(ends[: count + 1])
+    likely, scale = _descent._likelihood(np.array(noisy, dtype=float), low, most + 1, DiscreteLaplace(1).epsilon)
+    likely[np.arange(most + 1) < np.array(floors)[:, None]] = 0
+    chain = _descent._Chain(low, most + 1, likely, scale, np.append(floors, 0), weights)
     falls = np.arange(1 - chain.size, chain.size) >= 0
-    object.__setattr__(chain, "laws", np.ones((len(noisy) - 1, 1, 1)) * falls)
-    found, _ = chain.smoothed(np.ones((3, 1)))
-    assert np.allclose(found, likeliest_descents(noisy, epsilon, floor, most)[:, floor:], atol=1e-9)
+    for name, value in (
+        ("laws", np.ones((count - 1, 1, 1)) * falls), ("flat", np.zeros((count, 1), dtype=bool)),
+        ("falls", np.ones((count, 1, most + 1))),
+    ):  # fmt: skip
+        object.__setattr__(chain, name, value)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_descent, "STOPS", 0.0)
+        found, _ = chain.smoothed(np.ones((3, 1)))
+    assert np.allclose(found, likeliest_descents(noisy, 1.0, floors, weights, most), atol=1e-9)
+
+
+def test_an_end_is_weighed_not_chosen() -> None:
+    """Two items of four at count 6 remain where the likeliest corner would drop them; one spike ends at once."""
+    tail, spike = exactly({1: 973, 2: 550, 3: 200, 4: 48, 5: 11, 6: 2}), exactly({1: 10_000})
+    found = []
+    for seed in range(30):
+        with testing.seeded(seed):
+            found.append([corner(release({"": p}, Unit(), 1, for_tests=True)[""])[0] for p in (tail, spike)])
+    columns = np.array(found)
+    print(columns.mean(axis=0))
+    assert np.mean(columns[:, 0] >= 6) > 0.5  # fixed seeds; 0.24 where the likeliest was taken
+    assert np.mean(columns[:, 1] == 1) > 0.8
 
 
 @pytest.mark.parametrize("epsilon", [0.02, 0.3, 2])

@@ -356,3 +356,30 @@ def test_points_are_found_from_the_peaks_of_the_best_walk():
     found = item_profile(noisy)
     assert found.diagnostics["models"][0][0] == "3 points"
     assert found.distinct.value == pytest.approx(15_900, rel=0.02)
+
+
+def test_runs_too_short_for_a_period_have_none():
+    """Six far clusters at ε = 2.24: the grid holds many counts, but no run is long enough for a step of period 5 on."""
+    rng, a = np.random.default_rng(0), math.exp(-2.24)
+    counts = np.repeat([0, 40, 80, 120, 160, 200], 150)
+    noisy = counts + rng.geometric(1 - a, counts.size) - rng.geometric(1 - a, counts.size)
+    fit = auto(NoisyProfile.from_counts(noisy, epsilon=2.24))
+    assert fit.diagnostics["fallback"] is None
+    assert np.isin(fit.support[fit.mass > 0.1], counts).all()
+
+
+def test_walks_alike_are_fitted_once_and_weigh_as_many(monkeypatch):
+    """Leaving them out, and the unlikeliest thousandth, moves distinct by less than 1/50 of its standard error."""
+    rng = np.random.default_rng(3)
+    t = np.arange(1, 40)
+    numbers = rng.poisson(600 * 0.7 ** (t - 1))
+    noisy = sketch(t, numbers, hashed(1 << 11), DiscreteLaplace(1), rng)
+    found = collisions(noisy)
+    monkeypatch.setattr("unnoise.engine.search.ALIKE", 0.0)
+    monkeypatch.setattr("unnoise.engine.search.SLIGHT", 0.0)
+    whole = collisions(noisy)
+    assert found.diagnostics["fits"] < whole.diagnostics["fits"]
+    b = np.ones(found.posterior.mean.size)
+    stderr = math.sqrt(float(b @ whole.posterior.covariance[: b.size, : b.size] @ b))
+    assert abs(found.items.sum() - whole.items.sum()) < 0.02 * stderr
+    assert float(b @ found.posterior.covariance @ b) == pytest.approx(stderr**2, rel=0.02)

@@ -246,7 +246,7 @@ class FourierChannel:
     @cached_property
     def _noise_once(self) -> Floats:
         """The law of the noise alone, cumulated, for every part."""
-        return self.law.cumulated(np.zeros((len(self.parts), 1), dtype=complex))
+        return np.repeat(self.law.noise, len(self.parts), axis=0)
 
     @cached_property
     def _alone(self) -> list[Floats]:
@@ -258,17 +258,20 @@ class FourierChannel:
         """Probability of each row (down) for a noisy cell with one more count of each block (across)."""
         upper, lower = self._look_up(part) if blocks is None else self._places(part, blocks)
         blocks = blocks or self.blocks
-        padded = np.append(twice, 0.0)  # index −1: nothing shows there yet
-        cumulated = np.zeros((part.ends.size + 2, blocks.size))
-        cumulated[1:-1] = (padded[upper] - padded[lower]) / blocks.widths
-        cumulated[-1] = 1.0
-        return cumulated[1:] - cumulated[:-1]
+        padded = np.concatenate([[0.0], twice])  # index 0: nothing shows there yet
+        cumulated = padded.take(upper)
+        cumulated -= padded.take(lower)
+        cumulated /= blocks.widths
+        rows = np.empty((part.ends.size + 1, blocks.size))
+        rows[0] = cumulated[0]
+        np.subtract(cumulated[1:], cumulated[:-1], out=rows[1:-1])
+        np.subtract(1.0, cumulated[-1], out=rows[-1])
+        return rows
 
     def _places(self, part: Part, blocks: Blocks) -> tuple[Int64, Int64]:
         """Where in the twice cumulated law a row's end lies above the first and above the last count of a block."""
-        back = (part.ends - self.law.low)[:, None]
-        upper = np.clip(back - blocks.first, -1, self.law.size - 1)
-        return upper, np.clip(back - blocks.stop, -1, self.law.size - 1)
+        back = (part.ends - self.law.low + 1)[:, None]
+        return np.clip(back - blocks.first, 0, self.law.size), np.clip(back - blocks.stop, 0, self.law.size)
 
     def _look_up(self, part: Part) -> tuple[Int64, Int64]:
         """The same for the channel's own blocks, worked out once."""
@@ -306,9 +309,11 @@ class FourierChannel:
         """J, the expected information of the cells about θ = log N."""
         total = np.zeros((self.blocks.size, self.blocks.size))
         for part, rows, shifted in zip(self.parts, state.rows, self._shifts(state)):
-            change = shifted - (rows - BACKGROUND / part.cells)[:, None] if self.collide else shifted
-            half = change * (part.rate * math.sqrt(part.cells) * state.mass) / np.sqrt(rows)[:, None]
-            total += half.T @ half
+            change = shifted - (rows - BACKGROUND / part.cells)[:, None] if self.collide else shifted.copy()
+            change *= (part.rate * math.sqrt(part.cells) / np.sqrt(rows))[:, None]
+            total += change.T @ change
+        total *= state.mass
+        total *= state.mass[:, None]
         return total
 
     def classes(self, state: SeenRows, member: Floats) -> Floats | None:
@@ -329,7 +334,8 @@ class FourierChannel:
 
     def newton(self, held: Floats, curvature: Floats, state: SeenRows, gradient: Floats) -> tuple[Floats, float]:
         """Return −A⁻¹·gradient and log det A, by Cholesky's factor of A."""
-        system = self.information(state) + held
+        system = self.information(state)
+        system += held
         add_diagonal(system, curvature)
         return solve_dense(system, gradient)
 
@@ -378,6 +384,11 @@ class _Law:
         z = np.exp(-slope - 2j * np.pi * np.arange(self.length // 2 + 1) / self.length)
         log = 2 * math.log(-math.expm1(-noise.epsilon)) - np.log(1 - noise.a * z) - np.log(1 - noise.a / z)
         self.log_noise = float(noise.power) * log
+
+    @cached_property
+    def noise(self) -> Floats:
+        """The law of the noise alone, cumulated."""
+        return self.cumulated(np.zeros((1, 1), dtype=complex))
 
     def transform(self, masses: Floats) -> Complex:
         """Transform of the masses at counts 0..last."""

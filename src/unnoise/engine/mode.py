@@ -45,9 +45,10 @@ HIGHEST = 60.0
 
 @dataclass(frozen=True, eq=False)
 class Mode:
-    """Where a search ended: θ, the log evidence there, the Newton systems solved, and how: converged, or given up."""
+    """Where a search ended: θ, log likelihood and evidence there, Newton systems, and how: converged, given up."""
 
     theta: Floats
+    value: float
     log_evidence: float
     iterations: int
     converged: bool
@@ -79,21 +80,21 @@ def find_mode(
         try:
             step, log_det = channel.newton(held, np.maximum(slope, 0), state, gradient)
         except LinAlgError:
-            return Mode(theta, -np.inf, iteration, False)
+            return Mode(theta, state.value, -np.inf, iteration, False)
         decrement = -float(gradient @ step)
         if not np.isfinite(decrement):
-            return Mode(theta, -np.inf, iteration, False)
+            return Mode(theta, state.value, -np.inf, iteration, False)
         evidence = now - 0.5 * log_det
         longest = float(np.abs(step).max())
         soon = decrement < min(SHORTLY, 0.1 * before) and longest < SHORT
         before = decrement
         if decrement < TOLERANCE or soon:
             last = theta + step if longest < SHORT else theta
-            return Mode(last, evidence + 0.5 * decrement, iteration, decrement > -TOLERANCE)
+            return Mode(last, state.value, evidence + 0.5 * decrement, iteration, decrement > -TOLERANCE)
         matters = np.maximum(theta, theta + step) > MATTERS
         length = min(1.0, LONGEST / float(np.abs(step[matters]).max(initial=LONGEST)))
         if length == 1 and evidence + decrement < wanted:
-            return Mode(theta, evidence + decrement, iteration, False, hopeless=True)
+            return Mode(theta, state.value, evidence + decrement, iteration, False, hopeless=True)
         for _ in range(6):
             trial = np.minimum(theta + length * step, HIGHEST)
             seen, trial_r = channel.at(widths * np.exp(trial)), walk.differences(trial)
@@ -102,9 +103,9 @@ def find_mode(
                 break
             length /= 4
         else:
-            return Mode(theta, evidence, iteration, decrement < 50 * TOLERANCE)
+            return Mode(theta, state.value, evidence, iteration, decrement < 50 * TOLERANCE)
         gain = then - now
         theta, state, r, now = trial, seen, trial_r, then
         if gain < 0.1 * TOLERANCE:
-            return Mode(theta, evidence, iteration, True)
-    return Mode(theta, evidence, max_iterations, False)
+            return Mode(theta, state.value, evidence, iteration, True)
+    return Mode(theta, state.value, evidence, max_iterations, False)

@@ -42,10 +42,12 @@ MUCH_SMALLER = 0.5
 def likely_periods(channel: Channel[Any], mass: Floats) -> list[int]:
     """Return the periods worth a fit beside these masses, with all that divide them.
 
-    Periods of which the grid does not hold three are not looked at, nor any where blocks are wider than a count.
+    Periods of which the grid does not hold three are not looked at, nor those for which every run is too short to take
+    a step, nor any where blocks are wider than a count.
     """
     grid = channel.grid
-    periods = [p for p in PERIODS if grid.walked >= 3 * p + 3] if grid.single else []
+    longest = int(grid.position[: grid.walked].max(initial=0))
+    periods = [p for p in PERIODS if grid.walked >= 3 * p + 3 and longest > p] if grid.single else []
     found = _missed(channel, mass, periods) | _taken_over(channel, mass, periods)
     return [p for p in periods if any(longest % p == 0 for longest in found)]
 

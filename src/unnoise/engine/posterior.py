@@ -1,8 +1,9 @@
 """Averages of models by evidence, and what is known of the items that are there.
 
-**Average.** Walks are averaged. Of the cumulative curves of that average and of the point models the median by weight
-is taken, count by count: the curve of least expected earth-mover distance, and again that of a profile. So a spike that
-is likelier than not stays a spike, and one that is not leaves no trace.
+**Average.** Where items share cells, all models are averaged by weight: what is asked for is their number. In a domain
+walks are averaged, and of the cumulative curves of that average and of the point models the median by weight is taken,
+count by count: the curve of least expected earth-mover distance, and again that of a profile. So a spike that is
+likelier than not stays a spike, and one that is not leaves no trace.
 
 **Posterior.** With θ̂ a mode, N = e^θ̂, D = diag N, J the information of the cells about θ and A = P + J its posterior
 precision, the items that *are* there, given the cells, have mean M(θ̂), one EM step from N, and covariance
@@ -119,7 +120,9 @@ def posterior(search: Search) -> Posterior:
     mean = np.asarray(weight @ means)
     covariance += (weight[:, None] * (means - mean)).T @ (means - mean)
     order, law = np.argsort(channel.blocks.centres, kind="stable"), np.zeros(size)
-    law[order] = average(laws[:, order], weight, [model.family is None for model in models])
+    law[order] = weight @ laws[:, order] if channel.collide else average(
+        laws[:, order], weight, [model.family is None for model in models]
+    )
     state = channel.at(np.maximum(law, 1e-300))
     open_law = channel.at(np.maximum(smoothest(channel, search.tried, law), 1e-300))
     vague = covariance_of(channel, open_law, np.eye(law.size) / JUMP**2)

@@ -12,7 +12,9 @@
 4. The best mode is asked whether the cells want more mass at some count than it gives (:meth:`strain`). Where that
    exceeds STRAIN standard errors the count gets a mass of its own, and 1. to 4. are repeated, at most ROUNDS times.
 5. Mixtures of points are fitted (:mod:`.points`).
-6. Models within BEHIND nats of the best that pass the certificate of 4. count (:mod:`.posterior`).
+6. Models within BEHIND nats of the best that pass the certificate of 4. count (:mod:`.posterior`), but SLIGHT.
+
+A ladder ends early where ten times the strength changes nothing (ALIKE).
 
 A fit that can no longer come within BEHIND nats of the best is not carried to its end. In log N the gradient is
 proportional to N, so a fit can sit in a trap: hence 4., and modes are approached from both sides.
@@ -53,11 +55,18 @@ DEEPEST = 25.0
 STRAIN = 4.0
 """Standard errors by which the cells may want more mass at a count: 3·10⁻⁵, times some hundred counts."""
 
+SLIGHT = 1e-3
+"""Weight of the unlikeliest models, all together, that are left out of an average: each costs a covariance."""
+
 UNEXPLAINED = 0.05
 """Share of the cells that the background alone may explain."""
 
 ROUNDS, FREEINGS, MOST_ATOMS = 5, 4, 12
 """How often atoms are added, how often steps are freed, and how many atoms there may be."""
+
+ALIKE = 0.02
+"""Nats, and share of all masses, by which walks a decade of strength apart are the same: the next would differ by a
+tenth of that, and so on, so the stiffer ones are not fitted but weighed with the last."""
 
 TRAPPED = 10.0
 """Nats to a block by which no sound mode is less likely than the start, which has followed every chance: about one."""
@@ -72,11 +81,15 @@ points are taken for a binomial law that eight noises hide in 3 of 10 runs, and 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A fitted model: its channel (blocks of its own), mode, evidence and share of the prior; points have no family."""
+    """A fitted model: its channel (blocks of its own), mode, evidence and share of the prior; points have no family.
+
+    value : log likelihood about its mode; alike : logarithm of the number of walks it stands for
+    """
 
     channel: Seeing[Any]
     name: str
     theta: Floats
+    value: float
     log_evidence: float
     log_weight: float
     walk: Walk
@@ -84,21 +97,29 @@ class Model:
     family: Family | None = None
     strength: float = 1.0
     places: Int64 | None = None
+    alike: float = 0.0
 
     @property
     def score(self) -> float:
         """Log evidence plus log share of the prior."""
-        return self.log_evidence + self.log_weight
+        return self.log_evidence + self.log_weight + self.alike
 
     @property
     def mass(self) -> Floats:
         """Mass of each of its blocks."""
         return np.asarray(self.channel.widths * np.exp(self.theta))
 
+    def told_by(self, theta: Floats, log_evidence: float) -> bool:
+        """Whether a walk ten times as stiff says the same: then all stiffer ones do."""
+        if abs(log_evidence - self.log_evidence) > ALIKE:
+            return False
+        mass = self.mass
+        return float(np.abs(self.channel.widths * np.exp(theta) - mass).sum()) < ALIKE * float(mass.sum())
+
     @classmethod
     def of(cls, mixture: Mixture, share: float = 1.0) -> Model:
         """Points as a model; ``share``: what all points together weigh in advance, all walks being 1."""
-        return cls(mixture.channel, f"{mixture.places.size} points", mixture.theta, mixture.log_evidence,
+        return cls(mixture.channel, f"{mixture.places.size} points", mixture.theta, mixture.value, mixture.log_evidence,
                    mixture.log_weight + math.log(share), mixture.walk, mixture.precision, places=mixture.places)
 
 
@@ -160,8 +181,9 @@ class Search:
                 family: self._explored(family, head, share[family], loose=loose)
                 for family in alive if head in family.heads(grid)
             }  # fmt: skip
-            most = max((model.score for model in found.values() if model is not None), default=-np.inf)
-            alive = [f for f in alive if f not in found or _near(found[f], most)]
+            scores = {family: -np.inf if model is None else model.score for family, model in found.items()}
+            most = max(scores.values(), default=-np.inf)
+            alive = [family for family in alive if scores.get(family, np.inf) > most - BEHIND]
 
     def _trapped(self) -> bool:
         """Whether the best mode is less likely than the start by more than any sound one is."""
@@ -192,7 +214,7 @@ class Search:
         origin = np.maximum(start, start.max() - DEEPEST)
         scores: list[float] = []
         for rungs in (range(first, -1, -1), range(first + 1, len(strengths))):
-            theta, scores = origin, scores[:1]
+            theta, scores, last = origin, scores[:1], None
             for rung in rungs:
                 wanted = max(self.most - BEHIND, -np.inf if peak is None else peak.score - PAST)
                 if _falls_below(wanted, scores):
@@ -210,13 +232,18 @@ class Search:
                 scores.append(mode.log_evidence + log_weight)
                 if mode.hopeless:
                     continue
-                model = Model(self.channel, f"{name}, λ={strengths[rung]:.0e}", theta, mode.log_evidence, log_weight,
-                              walk, precision, family, float(strengths[rung]))
+                straight = rung < first and last is not None and last.told_by(theta, mode.log_evidence)
+                alike = math.log(1 + rung) if straight else 0.0
+                model = Model(self.channel, f"{name}, λ={strengths[rung]:.0e}", theta, mode.value, mode.log_evidence,
+                              log_weight, walk, precision, family, float(strengths[rung]), alike=alike)
                 self.add(model)
+                last = model
                 if peak is None:
                     origin = theta
                 if peak is None or model.score > peak.score:
                     peak = model
+                if straight:
+                    break
         return peak
 
     def _set_free(self, found: Model) -> None:
@@ -251,10 +278,6 @@ def _falls_below(wanted: float, scores: Sequence[float]) -> bool:
         return False
     before, last = scores[-2:]
     return last < before and 2 * last - before < wanted
-
-
-def _near(model: Model | None, most: float) -> bool:
-    return model is not None and model.score > most - BEHIND
 
 
 def explore(
@@ -306,18 +329,24 @@ def add_points(search: Search, counts: Int64, total: float, *, origin: int = 0) 
 
 
 def certify(search: Search, counts: Int64) -> None:
-    """Keep the models near the best that pass the certificate; the best alone if none does."""
+    """Keep the likeliest models that pass the certificate, but SLIGHT of the weight; the best alone if none does."""
     best = search.best
     search.tried = search.models
     if best is None:
         return
-    near = [model for model in search.models if model.score > best.score - BEHIND]
-    kept = []
-    for model in near:
+    near = sorted((one for one in search.models if one.score > best.score - BEHIND), key=lambda one: -one.score)
+    weight = np.exp([one.score - best.score for one in near])
+    kept: list[Model] = []
+    carried, search.uncertified = 0.0, 0
+    for model, own, left in zip(near, weight, np.cumsum(weight[::-1])[::-1]):
+        if left < SLIGHT * carried:
+            break
         seeing: Any = model.channel
         state = seeing.at(model.mass)
         if float(seeing.strain(state, counts).max()) <= STRAIN and seeing.unexplained(state) <= UNEXPLAINED:
             kept.append(model)
-    search.uncertified = len(near) - len(kept)
+            carried += own
+        else:
+            search.uncertified += 1
     search.models = kept or [best]
-    search.best = max(search.models, key=lambda model: model.score)
+    search.best = search.models[0]

@@ -31,14 +31,12 @@ def smoothest(channel: FourierChannel, models: Sequence[Model], law: Floats) -> 
     models : walks and mixtures that converged, whatever their evidence
     law : the average of the models, which is taken where there is no walk
     """
-    channels: list[Any] = [model.channel for model in models]
-    states = [own.at(model.mass) for own, model in zip(channels, models)]
-    best = max((state.value for state in states), default=-math.inf)
-    walks = [
-        (state.mass, own) for state, own in zip(states, channels)
-        if own.blocks.covered == channel.blocks.covered and state.value > best - NATS
-    ]
-    laws = [_spread(channel, own, mass) for mass, own in walks]
+    best = max((model.value for model in models), default=-math.inf)
+    laws = []
+    for model in models:
+        own: Any = model.channel
+        if own.blocks.covered == channel.blocks.covered and model.value > best - NATS:
+            laws.append(_spread(channel, own, model.mass))
     return max([*laws, _spread_atoms(channel, law)], key=lambda mass: _entropy(channel, mass))
 
 

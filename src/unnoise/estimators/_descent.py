@@ -1,12 +1,19 @@
 """A whole sequence that never rises, seen through discrete Laplace noise: the median of what it may be.
 
-x_1 ≥ x_2 ≥ … ≥ x_n ≥ floor are whole numbers, y_i = x_i + Z_i. The steps x_{i−1} − x_i are drawn from a law of their
-own in every octave of i: 0, or geometric with a mean of 1, 4, 16, …, with weights that are learnt from y by expectation
-and maximisation. So a stretch without steps, one of rare small steps and one of many large steps are each seen as what
-they are, and a jump anywhere remains possible. Given the weights this is a hidden Markov chain: forward and backward
-sums (L. Baum et al., Ann. Math. Statist. 1970) give the law of every x_i exactly, in a window about the nearest falling
-sequence, beyond which the noise lies with probability e^−10. The medians of these laws fall, as the x_i do, and have
-the least expected absolute error. For strong noise x is taken in steps of an eighth of its standard deviation.
+x_1 ≥ x_2 ≥ … are whole numbers, y_i = x_i + Z_i. The steps x_i − x_{i+1} are drawn from a law of their own in every
+octave of i: 0, 1, or geometric with a mean of 4, 16, 64, …, with weights that are learnt from y by expectation and
+maximisation; where such a mean is above a third of x_i, the next entry is any number from 0 to x_i alike. So a stretch
+without steps, one of rare small steps, one of many large steps and one that falls by a share of what is left are each
+seen as what they are, and a jump anywhere remains possible.
+
+**The sequence may end**: by a step below a floor, which may depend on i, or by a stop at any height, with chance
+``STOPS``/(i + 1) after entry i. What is seen beyond its end, and elsewhere, comes as a weight of every end, so all ends
+are weighed by their evidence, none is chosen: a median is shown as long as half of the chance is on going on.
+
+Given the weights this is a hidden Markov chain: forward and backward sums (L. Baum et al., Ann. Math. Statist. 1970)
+give the law of every x_i exactly, in a window about the nearest falling sequence, beyond which the noise lies with
+probability e^−10. The medians of these laws fall, as the x_i do, and have the least expected absolute error. For strong
+noise x is taken in steps of an eighth of its standard deviation.
 """
 
 from __future__ import annotations
@@ -35,78 +42,186 @@ PRIOR = 0.1
 FINE = 8
 """Points to a standard deviation of the noise."""
 
+TINY = 1e-250
+"""Chances below are taken as this."""
+
+ALWAYS = 1 << 62
+"""A floor that whatever follows lies below."""
+
+STOPS = 0.25
+"""Chance of a stop at any height, to every e-fold of entries."""
+
+LONG = 3.0
+"""A mean of more than a LONG-th of what is left leaves all steps alike."""
+
 GROWTH = 4.0
 """Ratio of neighbouring means."""
 
 
-def descent(noisy: Floats, noise: DiscreteLaplace, floor: int) -> Floats:
-    """Return the medians of x_i ≥ ``floor`` given noisy whole numbers.
+def descent(
+    noisy: Floats, noise: DiscreteLaplace, floor: int | Int64, ends: Floats | None = None, *, lands: bool = False
+) -> Floats:
+    """Return the medians of x_i ≥ ``floor`` given noisy whole numbers, up to the likely end of the sequence.
+
+    noisy : y_1, …, y_n
+    floor : least value of x_i while the sequence goes on, with ``ends`` for every entry and for what would follow
+    ends : log weight of ending after 0, 1, …, n entries, by all that is seen besides; None: it has n entries
+    lands : whether the entry after the last is ``floor`` itself
 
     >>> descent(np.array([103.0, 99.0, 101.0, 100.0, 98.0, 102.0, 4.0, -2.0, 1.0]), DiscreteLaplace(1), 0).tolist()
-    [102.0, 101.0, 101.0, 100.0, 100.0, 100.0, 3.0, 1.0, 1.0]
+    [102.0, 101.0, 101.0, 100.0, 100.0, 100.0, 4.0, 1.0, 0.0]
+    >>> seen, ends = np.array([9.0, 1.0, 0.0, -1.0]), np.array([-11.0, -2.0, -1.0, -1.0, 0.0])
+    >>> descent(seen, DiscreteLaplace(1), np.ones(5), ends).tolist()
+    [9.0]
     """
     if noisy.size == 0:
         return noisy
-    unit = max(1, round(noise.variance**0.5 / FINE))
-    near = np.maximum(isotonic_regression(noisy, increasing=False).x - floor, 0)
-    half = int(np.ceil(REACH / float(noise.epsilon) / unit)) + 2
-    low = np.maximum(np.rint(near / unit).astype(np.int64) - half, 0)
-    chain = _Chain(low, 2 * half + 1, _likelihood((noisy - floor) / unit, low, 2 * half + 1, unit * noise.epsilon))
-    weights = np.full((int(chain.octave.max(initial=0)) + 1, chain.laws.shape[1]), 1 / chain.laws.shape[1])
+    floors = np.append(np.full(noisy.size, floor), ALWAYS) if ends is None else np.asarray(floor, dtype=np.int64)
+    if ends is None:
+        ends = np.append(np.full(noisy.size, -np.inf), 0.0)
+    chain, base, unit = _chain(noisy, noise, floors, ends, lands)
+    weights = np.full((int(chain.octave[-1]) + 1, chain.means.size + 2), 1 / (chain.means.size + 2))
     for _ in range(ROUNDS):
         law, steps = chain.smoothed(weights)
         weights = steps + PRIOR / steps.shape[1]
         weights /= weights.sum(axis=1, keepdims=True)
-    median = low + np.argmax(np.cumsum(law, axis=1) >= 0.5, axis=1)
-    return np.asarray(floor + unit * np.minimum.accumulate(median), dtype=float)
+    law, low = law[: noisy.size], chain.low[: noisy.size]
+    going = law.sum(axis=1)
+    kept = int(np.argmin(np.append(going >= 0.5, False)))
+    median = low + np.argmax(1 - going[:, None] + np.cumsum(law, axis=1) >= 0.5, axis=1)
+    return np.asarray(base + unit * np.minimum.accumulate(median[:kept]), dtype=float)
 
 
-def _likelihood(noisy: Floats, low: Int64, size: int, epsilon: float) -> Floats:
-    """e^(−ε|y − x|) at every point of the windows, scaled to 1 at the largest."""
+def _chain(noisy: Floats, noise: DiscreteLaplace, floors: Int64, ends: Floats, lands: bool) -> tuple[_Chain, int, int]:
+    """Return the chain, what its state 0 stands for, and how far its states are apart."""
+    base, unit = int(floors[0]), max(1, round(noise.variance**0.5 / FINE))
+    near = np.maximum(isotonic_regression(noisy, increasing=False).x, floors[:-1]) - base
+    half = int(np.ceil(REACH / float(noise.epsilon) / unit)) + 2
+    low = np.maximum(np.rint(near / unit).astype(np.int64) - half, 0)
+    least = -((base - floors) // unit)
+    likely, scale = _likelihood((noisy - base) / unit, low, 2 * half + 1, unit * noise.epsilon)
+    scale[0] += np.log(unit)  # before anything is seen all whole numbers are alike
+    likely = np.where(low[:, None] + np.arange(2 * half + 1) >= least[:-1, None], likely, 0.0)
+    if lands:
+        low, likely = np.append(low, 0), np.append(likely, np.eye(1, 2 * half + 1), axis=0)
+        scale, least, ends = np.append(scale, 0.0), np.append(least[:-1], [0, least[-1]]), np.append(-np.inf, ends)
+    return _Chain(low, 2 * half + 1, likely, scale, least, ends), base, unit
+
+
+def _likelihood(noisy: Floats, low: Int64, size: int, epsilon: float) -> tuple[Floats, Floats]:
+    """e^(−ε|y − x|) at every point of the windows, scaled to 1 at the largest; and the logarithms of the scales."""
     away = np.abs(noisy[:, None] - (low[:, None] + np.arange(size)))
-    return np.asarray(np.exp(-float(epsilon) * (away - away.min(axis=1, keepdims=True))))
+    nearest = away.min(axis=1)
+    return np.asarray(np.exp(-float(epsilon) * (away - nearest[:, None]))), -float(epsilon) * nearest
 
 
 @dataclass(frozen=True, eq=False)
 class _Chain:
-    """Windows of ``size`` states that begin at ``low``, and how likely each state makes what was seen."""
+    """Windows of ``size`` states that begin at ``low``, and how likely each state makes what was seen.
+
+    scale : logarithms of what ``likely`` was divided by
+    least : least state of each entry, and of what would follow the last
+    ends : log weight of ending after 0, 1, … entries
+    """
 
     low: Int64
     size: int
     likely: Floats
+    scale: Floats
+    least: Int64
+    ends: Floats
 
     @cached_property
     def octave(self) -> NDArray[np.intp]:
-        """To which octave every step belongs."""
-        return np.log2(np.arange(2, max(self.low.size, 2) + 1)).astype(np.intp)[: self.low.size - 1]
+        """To which octave the step after every entry belongs."""
+        return np.log2(np.arange(2, self.low.size + 2)).astype(np.intp)
+
+    @cached_property
+    def states(self) -> Int64:
+        """Every state of the windows: entries × size."""
+        return np.asarray(self.low[:, None] + np.arange(self.size))
+
+    @cached_property
+    def means(self) -> Floats:
+        """Means of the geometric laws."""
+        longest = int(self.low[0]) + self.size
+        return np.asarray(GROWTH ** np.arange(1, 1 + np.ceil(np.log(max(longest, 2)) / np.log(GROWTH))))
+
+    @cached_property
+    def flat(self) -> NDArray[np.bool_]:
+        """Whether a law takes all steps alike after an entry, its mean being too long for it: entries × laws."""
+        middle = self.low + self.size // 2
+        geometric = LONG * self.means > middle[:, None]
+        return np.pad(geometric, ((0, 0), (2, 0)))
 
     @cached_property
     def laws(self) -> Floats:
         """Chance of a step from one state to another under each law, by their distance: steps × laws × (2·size − 1)."""
         shift = (self.low[:-1] - self.low[1:])[:, None] + np.arange(1 - self.size, self.size)
-        longest = int(self.low[0]) + self.size
-        means = GROWTH ** np.arange(1, 1 + np.ceil(np.log(max(longest, 2)) / np.log(GROWTH)))
-        beyond = [np.where(shift >= 1, np.exp(np.maximum(shift - 1, 0) * np.log1p(-1 / m)) / m, 0.0) for m in means]
-        return np.stack([(shift == 0).astype(float), (shift == 1).astype(float), *beyond], axis=1)
+        beyond = [
+            np.where(shift >= 1, np.exp(np.maximum(shift - 1, 0) * np.log1p(-1 / m)) / m, 0.0) for m in self.means
+        ]
+        found = np.stack([shift == 0, shift == 1, *beyond], axis=1).astype(float)
+        return np.where(self.flat[:-1, :, None], 0.0, found)
+
+    @cached_property
+    def falls(self) -> Floats:
+        """Chance of a step below the least state that may follow, under each law: entries × laws × size."""
+        short = self.states - self.least[1:, None] + 1
+        beyond = [np.exp(np.maximum(short - 1, 0) * np.log1p(-1 / m)) for m in self.means]
+        found = np.stack([short <= 0, short <= 1, *beyond], axis=1).astype(float)
+        alike = np.minimum((self.least[1:, None] + 1) / (self.states + 2.0), 1.0)
+        return np.where(self.flat[:, :, None], alike[:, None, :], found)
 
     def smoothed(self, weights: Floats) -> tuple[Floats, Floats]:
-        """Return the law of every state, and the expected number of steps of each octave under each law."""
+        """Return the law of every state, which sums to the chance to get there, and the expected steps of each kind."""
+        stops = STOPS / np.arange(2, self.low.size + 2)[:, None]
+        mine = weights[self.octave] * (1 - stops)
+        kernels = np.einsum("sl,slk->sk", mine[:-1], self.laws)
+        falls = np.einsum("sl,slk->sk", mine, self.falls) + stops
+        alike = (mine * self.flat).sum(axis=1)[:, None] / (self.states + 2.0)
+        forward, scale = self._forward(kernels, alike)
+        log = np.cumsum(np.log(scale) + self.scale)  # of the chance of what was seen up to an entry
+        ended = log + self.ends[1:] + np.log(np.maximum((forward * falls).sum(axis=1), TINY))
+        whole = np.logaddexp.reduce(np.append(ended, self.ends[0]))
+        weight = np.exp(np.minimum(log + self.ends[1:] - whole, -np.log(TINY)))[:, None]
+        law, met, evenly = self._backward(kernels, alike, forward, scale, weight * falls)
+        taken = weight * np.einsum("slk,sk->sl", self.falls, forward) + self.flat * evenly[:, None]
+        taken[:-1] += np.einsum("slk,sk->sl", self.laws, met)
+        steps = np.zeros_like(weights)
+        np.add.at(steps, self.octave, mine * taken)
+        return law, steps
+
+    def _forward(self, kernels: Floats, alike: Floats) -> tuple[Floats, Floats]:
+        """Return the law of every state given what was seen up to it, and the sums it was divided by."""
         count, size = self.likely.shape
-        kernels = np.einsum("sl,slk->sk", weights[self.octave], self.laws)
-        forward, scale = np.empty_like(self.likely), np.empty(count)
+        reached = np.clip(np.diff(self.low)[:, None] + np.arange(size), 0, size)
+        forward, scale, sums = np.empty_like(self.likely), np.empty(count), np.zeros(size + 1)
         state = self.likely[0]
         for i in range(count):
             if i:
-                state = np.correlate(kernels[i - 1], forward[i - 1], "valid")[::-1] * self.likely[i]
-            scale[i] = state.sum()
+                sums[:-1] = (forward[i - 1] * alike[i - 1])[::-1].cumsum()[::-1]
+                state = np.correlate(kernels[i - 1], forward[i - 1], "valid")[::-1] + sums[reached[i - 1]]
+                state *= self.likely[i]
+            scale[i] = max(float(state.sum()), TINY)  # none where a floor has passed all states
             forward[i] = state / scale[i]
-        law, met = np.empty_like(self.likely), np.empty((max(count - 1, 0), 2 * size - 1))
-        law[-1], back = forward[-1], np.ones(size)
+        return forward, scale
+
+    def _backward(
+        self, kernels: Floats, alike: Floats, forward: Floats, scale: Floats, ending: Floats
+    ) -> tuple[Floats, Floats, Floats]:
+        """Return the law of every state given everything, of every distance of a step, and of the even steps."""
+        count, size = self.likely.shape
+        reached = np.clip(np.arange(size) + 1 - np.diff(self.low)[:, None], 0, size)
+        law, met, evenly = np.empty_like(self.likely), np.empty((count - 1, 2 * size - 1)), np.zeros(count)
+        back, sums = ending[-1], np.zeros(size + 1)
+        law[-1] = forward[-1] * back
         for i in range(count - 1, 0, -1):
             ahead = self.likely[i] * back / scale[i]
+            ahead.cumsum(out=sums[1:])
+            below = sums[reached[i - 1]]
             met[i - 1] = np.correlate(forward[i - 1], ahead, "full")
-            back = np.convolve(kernels[i - 1], ahead, "valid")
+            evenly[i - 1] = forward[i - 1] @ (below / (self.states[i - 1] + 2.0))
+            back = np.convolve(kernels[i - 1], ahead, "valid") + alike[i - 1] * below + ending[i - 1]
             law[i - 1] = forward[i - 1] * back
-        steps = np.zeros_like(weights)
-        np.add.at(steps, self.octave, weights[self.octave] * np.einsum("slk,sk->sl", self.laws, met))
-        return law / law.sum(axis=1, keepdims=True), steps
+        return law, met, evenly
