@@ -11,16 +11,14 @@ from pathlib import Path
 import pytest
 import typer
 
+from command_tools import run_in
 from unnoise.cli import _app, app
 from unnoise.cli._options import column_names
 from unnoise.sketches.sketch import Sketch
 
 
 def run(*arguments: object, code: int = 0, **environment: str) -> tuple[str, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "unnoise", *map(str, arguments)], capture_output=True, text=True, check=False,
-        env={**os.environ, "COLUMNS": "80", **environment},
-    )  # fmt: skip
+    done = run_in(".", *arguments, COLUMNS="80", **environment)
     assert done.returncode == code, done.stderr
     return done.stdout, done.stderr
 

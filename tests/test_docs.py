@@ -14,12 +14,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "audits"))
-
-from _observe import run_here
-
 import unnoise as un
 from browser_tools import complaints, keep, open_browser, set_screen
+from command_tools import run_in
 from oracles_spark import session
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -95,8 +92,8 @@ def in_shell(line: str) -> None:
         return
     listed = subprocess.run(["bash", "-e", "-c", LISTED + line], capture_output=True, text=True, check=True).stdout
     for words in listed.removesuffix("\0\n\0").split("\0\n\0"):
-        code, _, error = run_here(words.split("\0"))
-        assert code == 0, (words, error)
+        done = run_in(".", *words.split("\0"))
+        assert done.returncode == 0, (words, done.stderr)
 
 
 def commands(page: Path) -> list[str]:
@@ -106,13 +103,12 @@ def commands(page: Path) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [p for p in PAGES if commands(p)], ids=lambda p: p.name)
 @pytest.mark.filterwarnings("default")  # of what other libraries say
-def test_commands_run(page, place, monkeypatch):
-    monkeypatch.chdir(place)
+def test_commands_run(page, place):
     for line in commands(page):
         words = shlex.split(line, comments=True)
         if words[1] != "demo":  # make demo is a test of its own
-            code, _, error = run_here([*words[1:], *_forced(words)])
-            assert code == 0, (line, error)
+            done = run_in(place, *words[1:], *_forced(words))
+            assert done.returncode == 0, (line, done.stderr)
 
 
 def _forced(words: list[str]) -> list[str]:

@@ -303,3 +303,13 @@ def test_intervals_of_few_items_hold_as_often_as_they_say():
     assert sum(not p.total.low <= 100 <= p.total.high for p in runs) <= most
     assert sum(not p.distinct.low <= 100 <= p.distinct.high for p in runs) <= most
     assert all(p.distinct.high <= p.total.high + 1e-9 for p in runs)
+
+
+def test_nothing_seen_leaves_a_few_items_open():
+    """One cell without occurrences: an item of 2 may be hidden, and then the median is 2."""
+    noisy = NoisyCounts(np.array([0]), DiscreteLaplace(1), Layout(kind="hashed", cells=1, hash_seed=0))
+    profile = item_profile(noisy.profile())
+    assert profile.exactly(2).high == pytest.approx(profile.at_least(2).high) == pytest.approx(profile.total.high / 2)
+    assert profile.quantile(0.5).high == max(1, math.floor(profile.total.high))
+    wider = NoisyCounts(np.array([0, 0, 0, -1]), DiscreteLaplace(1), Layout(kind="hashed", cells=4, hash_seed=0))
+    assert item_profile(wider.profile()).quantile(0.5).high >= 2

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-MOST = {"file-to-page": (515, 57), "counts-to-answer": (190, 30), "update-to-release": (172, 17)}
+MOST = {"file-to-page": (515, 57), "counts-to-answer": (190, 29), "update-to-release": (168, 17)}
 """Functions and modules passed now; the aim (scripts/trace_journeys.py) is well below. Lower these when they fall."""
 
 

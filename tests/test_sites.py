@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 import unnoise as un
+from command_tools import run_in
 from unnoise import testing
 from unnoise.answers.consistent import Rules, project, rules_for
 from unnoise.answers.sites import _mean, as_estimate
@@ -394,12 +395,7 @@ def test_rules_say_by_how_much_they_are_broken():
 # the command line and the page
 
 def run(*arguments, cwd):
-    import os
-    import subprocess
-    import sys
-
-    return subprocess.run([sys.executable, "-m", "unnoise", *arguments], cwd=cwd, capture_output=True, text=True,
-                          env={**os.environ, "COLUMNS": "110"})
+    return run_in(cwd, *arguments, COLUMNS="110")
 
 
 @pytest.fixture(scope="module")

@@ -71,7 +71,7 @@ def test_a_terminal_is_told_what_was_promised(words):
 
 def test_progress_with_rate_and_time_left(words):
     """A slow reader: the bar must appear, with rows, rate and time, and be gone at the end."""
-    slow = f"(cat {words}/words.csv; for i in 1 2 3 4; do sleep 0.4; yes w | head -n 4500000; done)"
+    slow = f"(cat {words}/words.csv; for i in 1 2 3 4; do sleep 0.4; yes {'w' * 99} | head -n 90000; done)"  # 9 MB each
     raw, text, code = in_terminal(f"{slow} | unnoise sketch - -c word -e 1 --cells 2^14 -o {words}/p.sketch")
     assert code == 0
     assert re.search(r"reading .*[\d,]+ rows [\d,]+ rows/s \d+:\d\d", text), text[-2000:]

@@ -239,12 +239,12 @@ def _require_replaceable(target: Path) -> None:
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[int]:
+def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[int]:
     """Yield the descriptor of a new file, which replaces the one at ``path`` when the block ends well."""
     target = Path(path)
     _require_replaceable(target)
     temporary = target.with_name(f".{target.name[:80]}.{system_stream().bits(64):016x}.tmp")
-    handle = os.open(temporary, NEW, 0o666)
+    handle = os.open(temporary, NEW, mode)
     try:
         try:
             yield handle
@@ -268,10 +268,10 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
+def write_whole(path: str | os.PathLike[str], content: str | bytes | memoryview, mode: int = 0o666) -> None:
     """Write a text or bytes into a file, whole or not at all."""
     rest = memoryview(content.encode() if isinstance(content, str) else content)
-    with replacing(path) as handle:
+    with replacing(path, mode) as handle:
         while rest:
             rest = rest[os.write(handle, rest) :]
 

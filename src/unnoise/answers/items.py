@@ -143,7 +143,14 @@ class ItemProfile(ModelledProfile):
         return self._sum_value(g)
 
     def _beyond(self, lo: Int64, hi: Int64, level: float, found: Limits) -> Limits:
-        return found  # there is no end to the items, and the tail's variance is among that of the bands
+        """Where no cell is above the last row, bands there may hold what may lie there at all.
+
+        There is no end to the items, and a tail's variance is among that of the bands.
+        """
+        far = (lo > self._top) & (hi < NO_END)
+        if self.law.tail is None and far.any():
+            found.high[far] = np.maximum(found.high[far], self._above_blocks(lo[far], level)[1])
+        return found
 
     def _answers(self, lo: Int64, hi: Int64, level: float, unit: float) -> Answers:
         """Bands with their values; as shares of the items they stay between 0 and 1."""

@@ -418,8 +418,8 @@ class ModelledProfile(Profile):
 
     def _quantile_limits(self, q: float, level: float) -> tuple[float, float]:
         """Search by halving for where (items above t) − (1 − q)·(all items) is 0, give or take its error."""
-        if self.items <= 0:
-            return 0.0, 0.0
+        if self.items <= 0:  # a single item that the noise hides may have all occurrences
+            return 0.0, float(math.floor(self._most(level)))
         z = float(ndtri((1 + level) / 2))
         return float(self._first(q, z)), float(self._first(q, -z))
 

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from ..errors import InputError, UnnoiseError
+from ..guard import sync_folder
 from . import access, schema
 from .tasks import Task, check_name
 
@@ -235,7 +236,7 @@ class Store:
         target = self.path(digest)
         target.parent.mkdir(mode=0o700, exist_ok=True)
         os.replace(upload, target)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
         return target
 
     def sweep(self) -> None:
@@ -354,11 +355,3 @@ def _configure(connection: Any, _: Any) -> None:
     connection.isolation_level = None  # transactions are begun by us
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=30000"):
         connection.execute(f"PRAGMA {pragma}")
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -162,21 +162,18 @@ class FileCells:
 
         Until then: as it is now, to be verified by :meth:`finish`; the pieces of a run must come in order.
         """
+        cells = out[: piece.stop - piece.start]
+        try:
+            read_at(self._handle, self._start + 8 * piece.start, cells.view(np.uint8).data)
+        except FormatError as error:
+            invalid = FormatError(f"{self.name} is not a valid sketch file: {error}")
+            raise (self._changed() if self.verified else invalid) from None
         if not self.verified:
-            try:
-                cells = self._fetch(piece, out)
-            except FormatError as error:
-                raise FormatError(f"{self.name} is not a valid sketch file: {error}") from None
             if self._again:
                 self._tags[piece.start] = self._tag(piece.start, cells)
             self._bounds[piece.start] = largest(cells)
             self._runs.setdefault(piece.start // RUN, hashlib.sha256()).update(raw_bytes(cells))
-            return cells
-        try:
-            cells = self._fetch(piece, out)
-        except FormatError:
-            raise self._changed() from None
-        if self._tag(piece.start, cells) != self._tags.get(piece.start):
+        elif self._tag(piece.start, cells) != self._tags.get(piece.start):
             raise self._changed()
         return cells
 
@@ -205,11 +202,6 @@ class FileCells:
             return False
         _kept.add(self)
         return True
-
-    def _fetch(self, piece: slice, out: Int64) -> Int64:
-        cells = out[: piece.stop - piece.start]
-        read_at(self._handle, self._start + 8 * piece.start, cells.view(np.uint8).data)
-        return cells
 
     def _tag(self, start: int, cells: Int64) -> bytes:
         return self._key.encrypt(start.to_bytes(12, "little"), b"", raw_bytes(cells))

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from ..._sampler import fill, open_stream
 from ...errors import FormatError, IncompatibleError, InputError, PrivacyError
-from ...guard import Guarded, new_identity, wipe
+from ...guard import Guarded, new_identity, sync_folder, wipe, write_whole
 from ...layout import Account
 from .site import mask
 from .task import ID, Task, canonical, digest_of, pack, read_account, read_ids, read_text, unpack
@@ -87,23 +87,12 @@ class Disk:
 
     def write(self, name: str, data: bytes | memoryview) -> None:
         """Put a file there, whole."""
-        target = self.root / name
-        temporary = target.with_name(target.name + ".tmp")
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(handle, rest) :]
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        os.replace(temporary, target)
-        self._flush(target.parent)
+        write_whole(self.root / name, data, 0o600)
 
     def remove(self, name: str) -> None:
         """Take a file away."""
         (self.root / name).unlink(missing_ok=True)
-        self._flush((self.root / name).parent)
+        sync_folder((self.root / name).parent)
 
     def wipe(self, name: str) -> None:
         """Overwrite a file with zeros and take it away."""
@@ -118,14 +107,6 @@ class Disk:
             finally:
                 os.close(handle)
             self.remove(name)
-
-    @staticmethod
-    def _flush(folder: Path) -> None:
-        handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 Side = Literal["seed", "difference"]

@@ -42,30 +42,26 @@ def write_sketch(
     """Replace the file at ``path`` atomically; ``others`` are added to the cells on the way."""
     frame = _frame(require_storable(stored), stored.cells.size)
     start, parts = len(frame.head), (stored.cells, *others)
+
+    def write(run: slice) -> bytes:
+        """Add up a run, in any thread, write it where it belongs and return its SHA-256."""
+        digest, memory = hashlib.sha256(), np.empty((2, PIECE), dtype=np.int64)
+        for first in range(run.start, run.stop, PIECE):
+            raw = raw_bytes(add_up(parts, slice(first, min(first + PIECE, run.stop)), memory[0], memory[1]))
+            digest.update(raw)
+            _write_at(handle, raw, start + 8 * first)
+        if hasattr(os, "posix_fadvise"):  # let the disk begin with it; fsync waits for what is left
+            with suppress(OSError):
+                length = 8 * (run.stop - run.start)
+                os.posix_fadvise(handle, start + 8 * run.start, length, os.POSIX_FADV_DONTNEED)
+        return digest.digest()
+
     with replacing(path) as handle:
         with one_pass(parts, again=False):
-            digests = each_run(frame.rows, _Writer(handle, start, parts).write)
+            digests = each_run(frame.rows, write)
         head, tail = frame.with_digest(digest_of(frame, digests))
         _write_at(handle, head, 0)
         _write_at(handle, tail, start + 8 * frame.rows)
-
-
-class _Writer:
-    """Adds up, digests and writes runs of cells, in any thread."""
-
-    def __init__(self, handle: int, start: int, parts: tuple[Int64 | FileCells, ...]) -> None:
-        self._handle, self._start, self._parts = handle, start, parts
-
-    def write(self, run: slice) -> bytes:
-        """Write a run where it belongs and return its SHA-256."""
-        digest, memory = hashlib.sha256(), np.empty((2, PIECE), dtype=np.int64)
-        for first in range(run.start, run.stop, PIECE):
-            piece = slice(first, min(first + PIECE, run.stop))
-            raw = raw_bytes(add_up(self._parts, piece, memory[0], memory[1]))
-            digest.update(raw)
-            _write_at(self._handle, raw, self._start + 8 * first)
-        _begin_storing(self._handle, self._start + 8 * run.start, 8 * (run.stop - run.start))
-        return digest.digest()
 
 
 def _write_at(handle: int, data: bytes | memoryview, position: int) -> None:
@@ -74,13 +70,6 @@ def _write_at(handle: int, data: bytes | memoryview, position: int) -> None:
     while rest:
         written = os.pwrite(handle, rest, position)
         rest, position = rest[written:], position + written
-
-
-def _begin_storing(handle: int, position: int, length: int) -> None:
-    """Let the disk begin with what was written, where the system can be told; fsync waits for what is left."""
-    if hasattr(os, "posix_fadvise"):
-        with suppress(OSError):  # advice, nothing more
-            os.posix_fadvise(handle, position, length, os.POSIX_FADV_DONTNEED)
 
 
 def _frame(parameters: bytes, count: int) -> Frame:
