@@ -9,7 +9,8 @@ A part is a script. It opens an :class:`Audit`, runs its steps and closes it:
 The result of a step is anything JSON holds; it is kept under ``out/audit`` as soon as the step ends, so that the same
 command goes on where it was interrupted. ``close`` prints the verdict, writes it into docs/trust.md between the markers
 of the part, and ends the process with code 0, or 1 where something failed: a claim, *or a broken variant that was not
-caught*. ``--short`` is a run of seconds for the tests: nothing is kept and nothing written.
+caught*. ``--short`` is a run of seconds for the tests: nothing is kept and nothing written. ``--share 1/2`` runs every
+second step and keeps it for the run without the option, so that two processes can share the work.
 """
 
 from __future__ import annotations
@@ -76,17 +77,21 @@ class Audit:
         parser.add_argument("--short", action="store_true", help="a run of seconds: nothing is kept, nothing written")
         parser.add_argument("--seed", type=int, default=1, help="of everything but the noise that leaves")
         parser.add_argument("--again", action="store_true", help="forget what an interrupted run has kept")
+        parser.add_argument("--share", metavar="I/N", default="1/1", help="run the I-th of every N steps, and no more")
         options = parser.parse_args(words)
+        self._share, self._shares = map(int, options.share.split("/"))
         self.part, self.page, self.short, self.seed = part, page, options.short, options.seed
         self._sizes = {name: pair[options.short] for name, pair in sizes.items()}
-        self._path = None if options.short else kept / f"{part}.json"
+        mine = "" if self._shares == 1 else f".{self._share}of{self._shares}"
+        self._path = None if options.short else kept / f"{part}{mine}.json"
         self._settings = {"seed": self.seed, **self._sizes}
         self._steps: dict[str, Any] = {}
         self._asked: list[str] = []
-        if self._path is not None and self._path.exists() and not options.again:
-            found = json.loads(self._path.read_text())
+        self._files = [path for path in kept.glob(f"{part}.*json") if ".last." not in path.name and not options.short]
+        for path in [] if options.again else self._files:
+            found = json.loads(path.read_text())
             if found["settings"] == json.loads(json.dumps(self._settings)):
-                self._steps = found["steps"]
+                self._steps |= found["steps"]
 
     def __getitem__(self, name: str) -> Any:
         """Return the size that applies."""
@@ -95,7 +100,8 @@ class Audit:
     def run(self, calls: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
         """Return the results of the calls by name: those kept, then the rest, each kept when it ends."""
         self._asked += calls
-        for number, (name, call) in enumerate(calls.items(), 1):
+        mine = list(enumerate(calls.items(), 1))[self._share - 1 :: self._shares]
+        for number, (name, call) in mine:
             if name not in self._steps:
                 begun = time.process_time(), time.time()
                 result = call()
@@ -106,6 +112,9 @@ class Audit:
                 }  # fmt: skip
                 self._keep()
             print(f"{self.part} [{number}/{len(calls)}] {name}: {self._steps[name]['seconds']:.1f} s", flush=True)
+        if self._shares > 1:
+            print(f"share {self._share} of {self._shares} is done: run the others, then once without --share")
+            sys.exit(0)
         return {name: self._steps[name]["result"] for name in calls}
 
     def _keep(self) -> None:
@@ -133,8 +142,9 @@ class Audit:
         if self._path is not None:
             write_section(self.part, section, page=self.page)
             summarise(self.page)
-            if self._path.exists():
-                self._path.replace(self._path.with_suffix(".last.json"))
+            for path in {self._path, *self._files}:
+                if path.exists():
+                    path.replace(path.with_suffix(".last.json"))
         sys.exit(1 if failures else 0)
 
 

@@ -87,6 +87,20 @@ def test_an_interrupted_run_goes_on(toy: Toy) -> None:
     assert len(toy.done) == 6, "a finished run starts afresh"
 
 
+def test_two_processes_share_the_steps(toy: Toy) -> None:
+    for share, done in (("2/2", ["two"]), ("1/2", ["two", "one", "three"])):
+        with pytest.raises(SystemExit) as ended:
+            toy.run("--share", share)
+        assert ended.value.code == 0
+        assert toy.done == done
+        assert "old" in toy.page.read_text(), "a share gives no verdict"
+    assert toy.run() == 0
+    assert len(toy.done) == 3, "no step twice"
+    assert "11 letters at size 5" in toy.page.read_text()
+    toy.run()
+    assert len(toy.done) == 6, "a finished run starts afresh"
+
+
 @pytest.mark.parametrize("words", [["--again"], ["--seed", "2"], ["--short"]])
 def test_another_run_does_not_take_up_what_was_kept(toy: Toy, words: list[str]) -> None:
     with pytest.raises(KeyboardInterrupt):

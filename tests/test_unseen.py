@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 import unnoise as un
 from oracles_answers import holds_between
-from unnoise.answers.unseen import _functionals, _missing
+from unnoise.answers.unseen import RARE, _poisson, _Population, _Sample
 from unnoise.baselines import bucketed_profile, min_wise_sample
 from unnoise.errors import InputError
 
@@ -18,24 +19,47 @@ def sample(rng: np.random.Generator, kinds: int, draws: int) -> np.ndarray:
     return np.bincount(rng.integers(0, kinds, draws), minlength=kinds)
 
 
+def sampled(rare: list[float], total: float) -> _Sample:
+    numbers = np.zeros(RARE)
+    numbers[: len(rare)] = rare
+    return _Sample(numbers, np.zeros(0), np.zeros(0), total, np.zeros(RARE + 1), 0.0)
+
+
 def test_formulas_on_a_profile_by_hand() -> None:
-    counts, items = np.array([1, 2, 3]), np.array([10.0, 4.0, 2.0])
-    total = 24
-    support, entropy, coverage, fresh = _functionals(counts, items)
-    hidden = 23 / 24 * 10 * 9 / (2 * 5)
+    """Ten items once, four twice, two thrice; a population of 20 items of mean 0.5."""
+    total, means, items = 24, np.array([0.5]), np.array([20.0])
+    support, entropy, coverage, fresh, fewest = sampled([10, 4, 2], total).answers(_Population(means, items))
     assert coverage == pytest.approx(1 - 10 / total)
-    assert support == pytest.approx(16 + hidden)
-    assert _missing(10, 4, total) == pytest.approx(hidden)
-    a = 2 * 4 / (23 * 10 + 2 * 4)
-    seen = sum(n * t / total * sum(1 / k for k in range(t, total)) for t, n in zip(counts, items))
-    assert entropy == pytest.approx(seen + 10 / total * sum((1 - a) ** (k + 1) / (total + k) for k in range(3000)))
-    assert fresh == pytest.approx(hidden * (1 - (1 - 10 / (total * hidden)) ** total))
+    assert fewest == pytest.approx(16 + 10 * 9 / (2 * 5))
+    assert support == pytest.approx(16 + 20 * math.exp(-0.5))
+    assert fresh == pytest.approx(20 * math.exp(-0.5) * (1 - math.exp(-0.5)))
+    seen = sum(n * t / total * sum(1 / k for k in range(t, total)) for t, n in ((1, 10), (2, 4), (3, 2)))
+    u = np.linspace(1, 60, 400_001)
+    rest = 20 * 0.5 / total * np.trapezoid(np.exp(-0.5 * u) / u, u)  # Σ over k ≥ n of p(1 − p)^k/k, as an integral
+    assert entropy == pytest.approx(seen + rest, rel=1e-6)
+
+
+def test_the_fitted_population_is_the_likeliest() -> None:
+    """Expected numbers of a known mixture give it back in what they tell; no neighbour is likelier."""
+    truth = _Population(np.array([0.7, 4.0]), np.array([3000.0, 500.0]))
+    numbers = _poisson(truth.means) @ truth.items
+    sample = sampled(numbers.tolist(), 1e4)
+    found = _Population.of(sample)
+    assert found.items @ np.exp(-found.means) == pytest.approx(3000 * math.exp(-0.7) + 500 * math.exp(-4), rel=0.02)
+
+    def likelihood(items: np.ndarray) -> float:
+        mean = _poisson(found.means) @ items
+        return float(numbers @ np.log(mean) - mean.sum())
+
+    rng = np.random.default_rng(0)
+    others = [likelihood(found.items * np.exp(0.2 * rng.normal(size=found.items.size))) for _ in range(50)]
+    assert likelihood(found.items) > max(others)
 
 
 @pytest.mark.statistical
 def test_intervals_cover_a_population_of_equal_items() -> None:
     """5,000 items, 6,000 draws: a third unseen. Private profile at ε = 1; at least 88 %, flake 1e-9."""
-    rng, runs = np.random.default_rng(1), 40
+    rng, runs = np.random.default_rng(1), 30
     hits = dict.fromkeys(("support", "entropy", "coverage"), 0)
     plain = 0
     for i in range(runs):
@@ -58,9 +82,23 @@ def test_everything_seen_and_nothing_seen() -> None:
     assert 290 < full.support.value < 320
     empty = un.unseen(un.direct([], epsilon=1), repetitions=20)
     assert empty.support.low < 1
+    json.dumps(empty.to_dict(), allow_nan=False)
+    assert empty.to_dict()["support"]["high"] is None
     assert set(empty.to_dict()) == {"support", "entropy", "coverage", "new_items"}
     with pytest.raises(InputError, match="repetitions"):
         un.unseen(un.direct([1], epsilon=1), repetitions=1)
+
+
+@pytest.mark.parametrize("counts", [[1], [1] * 50, [2**62], [2**62, 1, 1], [3] * 4000])
+@pytest.mark.parametrize("epsilon", [0.05, 40])
+def test_every_profile_has_a_population(counts: list, epsilon: float) -> None:
+    found = un.unseen(un.direct(np.arange(len(counts)), counts=counts, epsilon=epsilon), repetitions=10)
+    for name in ("support", "entropy", "coverage", "new_items"):
+        answer = getattr(found, name)
+        assert math.isfinite(answer.value)
+        assert 0 <= answer.low <= answer.value <= answer.high
+    assert found.coverage.high <= 1
+    assert found.support.high == math.inf
 
 
 def test_sketches_answer_too() -> None:
