@@ -212,14 +212,14 @@ class DirectProfile(Profile):
 
     @property
     def total(self) -> Estimate:
-        """Σ h, the number of occurrences: the sum of the released numbers ("at_least"), unbiased."""
+        """Σ h, the number of occurrences: the sum of the released numbers ("at_least"), at least one for every item."""
         return self._total(0.95)
 
     def _total(self, level: float) -> Estimate:
         estimate, stderr, low, high = self._sum(_identity, level)
-        value = max(estimate, 0.0) if self.curve.released == "at_least" else self._sum_value(_identity)
+        value = max(estimate, self.number) if self.curve.released == "at_least" else self._sum_value(_identity)
         value = value if self.number else 0.0  # no items, no occurrences
-        low, high = max(low, 0.0), max(high, 0.0)
+        low, high = max(low, self.distinct.at(level).low), max(high, 0.0)  # and no item without one
         return Estimate(value, stderr, min(low, value), max(high, value), level, self._total)
 
     def _entropy(self, level: float) -> tuple[float, float, float, float]:
