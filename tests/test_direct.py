@@ -664,8 +664,9 @@ def test_shapes_at_random_are_covered_and_never_contradict() -> None:
     rng, held = np.random.default_rng(11), []
     for seed in range(40):
         counts, epsilon = at_random(rng), round(10 ** rng.uniform(-2, 1.7), 3)
+        person = True if seed % 8 == 7 else None
         with testing.seeded(seed):
-            p = testing.direct(np.arange(counts.size), counts=counts, epsilon=epsilon)
+            p = testing.direct(np.arange(counts.size), counts=counts, epsilon=epsilon, person=person)
         falls = [p.at_least(t) for t in range(1, 25)]
         for one, next_one in pairwise(falls):
             assert next_one.low <= one.low
@@ -674,6 +675,7 @@ def test_shapes_at_random_are_covered_and_never_contradict() -> None:
         assert p.distinct.interval == falls[0].interval
         assert p.distinct.value <= p.total.value
         assert p.distinct.low <= p.total.low
+        assert p.distinct.high <= p.total.high
         assert all(0 <= e.low <= e.value <= e.high for e in [*falls, p.total])
         truths = [int((counts >= t).sum()) for t in (1, 2, 3, 5, 10)]
         held += [falls[t - 1].low <= truth <= falls[t - 1].high for t, truth in zip((1, 2, 3, 5, 10), truths)]
