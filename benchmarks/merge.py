@@ -33,7 +33,7 @@ from _report import IMAGES, machine, write_section
 from _wfa import FREQUENCY, MOST_FREQUENT, PUBLISHED, REACH, SETS, Scenario, histogram, shuffle_distance
 
 import unnoise as un
-from unnoise.engine.blocks import Blocks
+from unnoise.engine.channel import Blocks
 from unnoise.engine.fourier import FourierChannel, Part
 from unnoise.engine.posterior import covariance_of
 from unnoise.layout import Layout

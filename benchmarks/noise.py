@@ -18,7 +18,7 @@ import numpy as np
 from _report import machine, write_section
 
 from unnoise import discrete_laplace
-from unnoise._sampler import Table
+from unnoise._sampler import DrawTable
 from unnoise._thresholds import Laplace
 from unnoise.noisy import tally
 
@@ -52,7 +52,7 @@ def noise_rows(size: int, rounds: int) -> list[str]:
     """One row per ε: nanoseconds a sample (medians of interleaved rounds) and the two ratios."""
     rows = []
     for epsilon in (1.0, 0.1, 0.001, 10.0):
-        build = min(seconds(lambda e=epsilon: Table(Laplace(Fraction(str(e))))) for _ in range(rounds))
+        build = min(seconds(lambda e=epsilon: DrawTable(Laplace(Fraction(str(e))))) for _ in range(rounds))
         discrete_laplace(1, epsilon)
         opendp = opendp_sampler(epsilon)
         times: dict[str, list[float]] = {"unnoise": [], "numpy": [], "opendp": []}

@@ -17,7 +17,8 @@ import numpy as np
 from unnoise import DiscreteLaplace
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.answers.simulate import draw_noisy_profile, errors, shaped
-from unnoise.spark._job import RANGE, task_count
+from unnoise.spark._job import task_count
+from unnoise.spark._tasks import RANGE
 
 ROWS = 10**12
 CELLS = 10**10

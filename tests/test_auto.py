@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from test_smooth import distance, noised
 from unnoise.engine import points
 from unnoise.engine.banded import BandedChannel
-from unnoise.engine.blocks import Blocks
 from unnoise.engine.body import body_of
+from unnoise.engine.channel import Blocks
 from unnoise.engine.fourier import FourierChannel, Part
 from unnoise.engine.points import Places
 from unnoise.engine.posterior import average

@@ -42,7 +42,7 @@ def steepest(noisy, fit, bound=None):
 @settings(max_examples=80, deadline=None)
 @given(COUNTS, EPSILONS, POWERS)
 def test_conditions_of_optimality(counts, epsilon, power):
-    """On all counts, not only on the points used: this tests the claims of _grid as well."""
+    """On all counts, not only on the points used: this tests the claims of _comb as well."""
     noisy = NoisyProfile.from_counts(counts, epsilon=epsilon, power=power)
     fit = likelihood(noisy)
     assert (fit.mass > 0).all()

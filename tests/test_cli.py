@@ -288,7 +288,20 @@ def test_compare(shell, tmp_path):
     assert "method must be one of" in shell.fails("compare", path, "-c", "n", "-e", "1", "--method", "magic")
 
 
+def test_an_estimator_that_fails_has_no_errors(shell, tmp_path):
+    path = tmp_path / "n.csv"
+    path.write_text("n\n1\n10000000\n")
+    fails = ("compare", path, "--count-column", "n", "-e", "1", "--method", "lp")
+    assert "the window" in shell(*fails)
+    assert shell.json(*fails)["results"][0]["l1"] is None
+    for end in ("html", "md", "csv"):
+        shell(*fails, "-o", tmp_path / f"c.{end}")
+    path.write_text(f"n\n{2**62}\n")
+    assert "true counts must be integers between 0 and 2^61" in shell.fails(*fails)
+
+
 BAD = {
+    "items": (["advise", "-e", "1", "--items", "1e6"], "--items must be a number such as 2^20"),
     "no epsilon": (["profile", "{csv}", "-c", "url"], "epsilon is required: 1.0 is a common start; see unnoise plan"),
     "zero epsilon": (["profile", "{csv}", "-c", "url", "-e", "0"], "epsilon must be > 0, got 0"),
     "silly epsilon": (["profile", "{csv}", "-c", "url", "-e", "one"], "epsilon must be a finite number, got 'one'"),

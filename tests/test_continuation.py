@@ -7,6 +7,7 @@ import pytest
 
 from oracles_answers import noisy_profile
 from oracles_estimators import least_variance
+from unnoise.answers.reconstruct import reconstruct
 from unnoise.estimators._continuation import Continuation
 from unnoise.estimators.linear import functional, least_weights, weights
 from unnoise.noise import DiscreteLaplace
@@ -130,3 +131,12 @@ def test_without_one_the_total_is_the_plain_sum(epsilon, power):
     value, variance = functional(noisy, lambda t: t)
     assert value == pytest.approx(7, abs=1e-6)
     assert variance == pytest.approx(5 * noisy.noise.variance, rel=1e-6)
+
+
+@pytest.mark.parametrize(("epsilon", "power"), [(400, 2), (50, 60)])
+def test_noise_that_is_never_seen_needs_none(epsilon, power):
+    """e^(−ε·ρ) underflows: weights are the plain ones, and every answer is exact."""
+    counts = np.repeat([0, 1, 2], 40)
+    profile = reconstruct(counts, epsilon=epsilon, power=power)
+    assert profile.total.value == pytest.approx(120)
+    assert profile.at_least(2).value == pytest.approx(40)

@@ -16,13 +16,12 @@ import pytest
 
 import unnoise as un
 from browser_tools import complaints, keep, open_browser, set_screen
-from command_tools import run_in
-from oracles_spark import session
+from command_tools import run_in, run_line
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 ELSEWHERE = {"cli.md", "collector.md", "sites.md", "spark.md", "scale.md"}
-"""Pages whose commands have tests of their own (test_cli_docs, test_serve_docs, …) or need a cluster (below)."""
+"""Pages whose commands have tests of their own: test_cli_docs, test_serve_docs, test_sites, test_spark_job."""
 
 BEFORE = """
 import duckdb
@@ -78,22 +77,6 @@ def place(tmp_path_factory) -> Path:
 
 def blocks(page: Path, kind: str) -> list[str]:
     return re.findall(rf"```{kind}\n(.*?)```", page.read_text(), re.S)
-
-
-LISTED = r"""unnoise() { printf '%s\0' "$@"; printf '\n\0'; }; """
-"""A shell with this says which commands a line would run, in place of running them."""
-
-
-def in_shell(line: str) -> None:
-    """Run a line as bash would: its commands in this process, unless they share pipes or files."""
-    if re.search(r"[|<>]", line) or not re.match(r"unnoise |for .*; do unnoise [^;]*; done$", line):
-        done = subprocess.run(["bash", "-e", "-c", line], capture_output=True, text=True)
-        assert done.returncode == 0, (line, done.stderr)
-        return
-    listed = subprocess.run(["bash", "-e", "-c", LISTED + line], capture_output=True, text=True, check=True).stdout
-    for words in listed.removesuffix("\0\n\0").split("\0\n\0"):
-        done = run_in(".", *words.split("\0"))
-        assert done.returncode == 0, (words, done.stderr)
 
 
 def commands(page: Path) -> list[str]:
@@ -162,7 +145,7 @@ def test_projects_run_from_top_to_bottom(page, tmp_path, monkeypatch):
             exec(compile(code, str(page), "exec"), names)
             continue
         for line in code.strip().split("\n"):
-            in_shell(line)
+            run_line(line)
     truth = json.loads(Path("truth.json").read_text()) if ANSWERS[page.stem] else {}
     for name, where in ANSWERS[page.stem]:
         text = Path(name).read_text()
@@ -183,37 +166,6 @@ def test_projects_run_from_top_to_bottom(page, tmp_path, monkeypatch):
 
 def test_there_is_a_project_for_every_story():
     assert {page.stem for page in PROJECTS} == set(ANSWERS)
-
-
-@pytest.mark.slow
-@pytest.mark.spark
-def test_code_and_commands_of_the_cluster_run(tmp_path, monkeypatch):
-    """docs/spark.md and docs/scale.md as they stand, but for places and sizes."""
-    spark = session()[0]
-    for day in ("01", "02"):
-        rows = spark.range(900).selectExpr("id % 300 as user_id", "id % 97 as item")
-        rows.write.parquet(str(tmp_path / f"views/day=2024-05-{day}"))
-    moved = {"s3://lake": str(tmp_path), "/sketches": str(tmp_path), "2**24": "2**12", "10**10": "10**4"}
-
-    def here(text: str) -> str:
-        for old, new in moved.items():
-            text = text.replace(old, new)
-        return text
-
-    names = {"un": un, "spark": spark, "events": spark.read.parquet(str(tmp_path / "views/day=2024-05-01"))}
-    for page in ("spark.md", "scale.md"):
-        for code in blocks(DOCS / page, "python"):
-            for day in ("2024-05-01", "2024-05-02") if "sys.argv" in code else ("",):
-                monkeypatch.setattr(sys, "argv", ["daily.py", day])
-                exec(compile(here(code), page, "exec"), names)
-    lines = [line for block in blocks(DOCS / "spark.md", "sh") for line in block.split("\n")]
-    merged = [line for line in lines if line.startswith("unnoise ")]
-    assert len(merged) == 3
-    for line in merged:
-        done = subprocess.run(
-            ["bash", "-c", f"{sys.executable} -m {here(line)}"], cwd=tmp_path, capture_output=True, text=True
-        )
-        assert done.returncode == 0, (line, done.stderr)
 
 
 @pytest.fixture(scope="module")

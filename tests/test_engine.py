@@ -10,11 +10,10 @@ import pytest
 from oracles_items import brute_law, dense_rows, sketch, zipf_numbers
 from unnoise.answers.items import item_profile
 from unnoise.answers.reconstruct import reconstruct
-from unnoise.engine.blocks import FAR, Blocks, counts_in_blocks
-from unnoise.engine.families import FAMILIES, shares
+from unnoise.engine.channel import FAR, Blocks, counts_in_blocks
+from unnoise.engine.families import FAMILIES, _log_chance, shares
 from unnoise.engine.fourier import FourierChannel, Part, rows_of
 from unnoise.engine.mode import find_mode
-from unnoise.engine.periods import _log_chance
 from unnoise.engine.posterior import covariance_of, posterior
 from unnoise.engine.search import Search, certify, explore
 from unnoise.engine.walk import Walk

@@ -25,7 +25,7 @@ import _hostile_inputs
 
 from sketch_tools import make, refused
 from unnoise.answers.reconstruct import reconstruct
-from unnoise.errors import ConvergenceError, FormatError, IncompatibleError, InputError
+from unnoise.errors import ConvergenceError, FormatError, InputError
 from unnoise.layout import Layout
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyCounts, tally
@@ -66,7 +66,7 @@ def test_a_rate_that_never_ends(rate: Any) -> None:
 def test_answers_of_no_side(side: Any) -> None:
     head, payload = unpack(MESSAGES["answer-seed"], "answer")
     hostile = pack("answer", {**head, "side": side}, payload)
-    with pytest.raises(IncompatibleError, match="sides"):
+    with pytest.raises(InputError, match="of both sides"):
         combine(Task.from_bytes(MESSAGES["task"]), hostile, MESSAGES["answer-difference"])
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-MOST = {"file-to-page": (515, 57), "counts-to-answer": (190, 29), "update-to-release": (168, 17)}
+MOST = {"file-to-page": (505, 52), "counts-to-answer": (189, 27), "update-to-release": (168, 17)}
 """Functions and modules passed now; the aim (scripts/trace_journeys.py) is well below. Lower these when they fall."""
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import unnoise as un
 from serve_tools import CELLS, Server, made_report, postgres, running
-from unnoise.errors import InputError
+from unnoise.errors import InputError, UnnoiseError
 from unnoise.serve.app import _routes
 from unnoise.serve.client import Client, RefusedError
 from unnoise.serve.openapi import document
@@ -280,6 +280,33 @@ def test_operations(server):
 def test_tokens_are_not_sent_in_the_clear():
     with pytest.raises(InputError, match="https"):
         Client("http://collector.example", "un_x")
+
+
+def test_names_and_tokens_are_looked_at_before_they_are_sent(tmp_path):
+    """No task is the path of something else, and a broken download leaves nothing behind that stops the next one."""
+    asked = []
+
+    def answer(request):
+        asked.append(request.url.raw_path.decode())
+        if "sketch" in asked[-1]:
+            raise httpx.ReadError("gone")
+        return httpx.Response(404, json={"detail": "no"})
+
+    for token in ("", "url,user\n/p/1,u2", "ε"):
+        with pytest.raises(InputError, match="the token must be one word"):
+            Client("http://127.0.0.1:8400", token)
+    client = Client("http://127.0.0.1:8400", "un_x", transport=httpx.MockTransport(answer))
+    for name in ("", "..", "."):
+        with pytest.raises(InputError, match="must hold more than dots"):
+            client.task(name)
+    with pytest.raises(RefusedError):
+        client.task("../tokens?x")
+    assert asked == ["/tasks/..%2Ftokens%3Fx"]
+    for _ in range(2):
+        with pytest.raises(UnnoiseError, match="must be reachable, got ReadError once"):
+            client.merged("a", tmp_path / "a.sketch")
+    assert list(tmp_path.iterdir()) == []
+
 
 
 # ── killed ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -362,7 +362,7 @@ def test_answers_that_do_not_belong_together_are_refused(servers, tmp_path):
         deliver(pair, a_report(task, name, [1]))
     ids = list(pair[0]._reports)
     one = pair[0].answer(pair[1].agree(ids))
-    with pytest.raises(IncompatibleError, match="sides"):
+    with pytest.raises(InputError, match="of both sides"):
         combine(task, one, one)
     with pytest.raises(IncompatibleError, match="task"):
         combine(a_task(epsilon=2), one, one)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import unnoise
+from command_tools import run_line
 from oracles_spark import NO_JAVA, require_java, session, slow_cells
 from statistics_tools import FALSE_ALARM, chi_square
 from unnoise import DiscreteLaplace, PrivacyError, UnnoiseError, testing
@@ -23,6 +25,7 @@ from unnoise.spark import _call, _job, _noisy_profiles, _rows, _tasks
 
 pytestmark = pytest.mark.spark
 RANGE = _tasks.RANGE
+DOCS = Path(__file__).resolve().parent.parent / "docs"
 OPTIONS: dict[str, Any] = {
     "epsilon": 1, "kind": "hashed", "cells": 2**20, "levels": None, "domain": None, "rate": None, "hash_seed": 0,
     "by": None, "groups": None, "person": None, "max_contributions": None, "unknown": "error",
@@ -358,3 +361,26 @@ def test_neighbours_look_alike(spark: Any, model: str, tmp_path: Path) -> None:
             facts = [(p.curve.cells, p.guarantee, p.curve.noise) for p in (one, *several.values())]
         seen.add(repr(facts))
     assert len(seen) == 1
+
+
+@pytest.mark.slow
+def test_code_and_commands_of_the_pages_run(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/spark.md and docs/scale.md as they stand, but for places and sizes."""
+    pages = {name: (DOCS / name).read_text() for name in ("spark.md", "scale.md")}
+    for day in ("01", "02"):
+        rows = spark.range(900).selectExpr("id % 300 as user_id", "id % 97 as item")
+        rows.write.parquet(str(tmp_path / f"views/day=2024-05-{day}"))
+    moved = {"s3://lake": str(tmp_path), "/sketches": str(tmp_path), "2**24": "2**12", "10**10": "10**4"}
+    for old, new in moved.items():
+        pages = {name: text.replace(old, new) for name, text in pages.items()}
+    names = {"un": unnoise, "spark": spark, "events": spark.read.parquet(str(tmp_path / "views/day=2024-05-01"))}
+    for name, text in pages.items():
+        for code in re.findall(r"```python\n(.*?)```", text, re.S):
+            for day in ("2024-05-01", "2024-05-02") if "sys.argv" in code else ("",):
+                monkeypatch.setattr(sys, "argv", ["daily.py", day])
+                exec(compile(code, name, "exec"), names)
+    lines = [line for block in re.findall(r"```sh\n(.*?)```", pages["spark.md"], re.S) for line in block.split("\n")]
+    merged = [line for line in lines if line.startswith("unnoise ")]
+    assert len(merged) == 3
+    for line in merged:
+        run_line(line, tmp_path)

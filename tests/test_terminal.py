@@ -119,6 +119,11 @@ def test_closed_outputs_change_no_exit_code(words, command, code):
     pipe(f"unnoise {command}; exit ${{PIPESTATUS[0]}}", code)
 
 
+def test_what_is_written_is_utf_8_whatever_the_locale(words):
+    done = pipe(f"PYTHONIOENCODING=ascii unnoise profile {words}/words.csv -e 5")
+    assert "ε = 5 for one occurrence" in done.stdout
+
+
 def test_answers_and_pages_that_take_long_say_so(words):
     """Everything over a second has a line of its own, the direct model's answers and the writing of pages included."""
     slow = f"""import sys, time

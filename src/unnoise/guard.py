@@ -218,6 +218,8 @@ def _forget_locals(error: BaseException) -> None:
             waiting += [one.__cause__, one.__context__]
 
 
+# ── files that are replaced as a whole ──────────────────────────────────────────────────────────────────────────────
+
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -274,6 +276,9 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes | memoryview,
     with replacing(path, mode) as handle:
         while rest:
             rest = rest[os.write(handle, rest) :]
+
+
+# ── threads that no signal can bring into disorder ──────────────────────────────────────────────────────────────────
 
 
 class Crew:

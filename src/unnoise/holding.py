@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Exactly", "Tally", "Unit", "count_exactly", "release", "rows_of", "share_of_all", "summed", "unit_of"]
 
+
 @dataclass(frozen=True, eq=False)
 class Exactly:
     """The exact profile, secret: ``items[i]`` items have count ``counts[i]``; counts ascending, from 1 to 2⁶²."""

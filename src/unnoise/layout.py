@@ -277,6 +277,8 @@ def _persons(noise: DiscreteLaplace, layout: Layout, account: Account) -> list[s
     return lines
 
 
+# ── labels ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
 MOST_NAMES = 20_000
 """Most sites, periods, columns or report ids."""
 

@@ -261,6 +261,9 @@ def _link(chain: str, entry: Entry) -> str:
     return hashlib.sha256((chain + text).encode()).hexdigest()
 
 
+# ── ε over several sketches ─────────────────────────────────────────────────────────────────────────────────────────
+
+
 @dataclass(frozen=True)
 class Budget:
     """The total over some sketches.

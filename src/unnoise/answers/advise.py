@@ -28,6 +28,7 @@ from ..curve import NoisyCurve, blocks, exact_numbers
 from ..errors import OverloadError
 from ..estimators.falling import falling
 from ..noise import DiscreteLaplace, Exact, exact_positive, tidy
+from .estimate import percent
 from .reconstruct import reconstruct
 from .simulate import Setting
 
@@ -68,7 +69,7 @@ class Advice:
         rows: list[tuple[str, ...]] = [("", "ℓ1", "W1", "distinct", "trusts", "")]
         for c in self.candidates:
             mark = "→" if c.name == self.model else " " if c.possible else "✗"
-            figures = [f"{c.errors[key]:.2g}" for key in ("l1", "w1")] + [f"± {100 * c.errors['distinct']:.2g} %"]
+            figures = [f"{c.errors[key]:.2g}" for key in ("l1", "w1")] + [f"± {percent(c.errors['distinct'])}"]
             rows.append((f"{mark} {c.name}", *figures, c.trusts, c.because))
         widths = [max(len(row[i]) for row in rows) for i in range(5)]
         lines = ["  ".join([*(cell.ljust(w) for cell, w in zip(row, widths)), row[5]]).rstrip() for row in rows]

@@ -33,6 +33,9 @@ __all__ = ["Comparison", "Result", "compare"]
 OTHERS = ("direct", *(name for name in BASELINES if name not in METHODS))
 """Systems that look at the true counts themselves: only where they are named."""
 
+MOST = 1 << 61
+"""Largest true count: with its noise it must stay below 2⁶²."""
+
 LP_RANGE = 1000
 """The linear program is dense: beyond this range of counts it is left out."""
 
@@ -119,8 +122,8 @@ def compare(
 def _truth(counts: Any, how_many: Any, domain: int | None) -> tuple[Int64, Int64]:
     """Return distinct true counts, ascending, and how many items have each."""
     values = np.asarray(counts, dtype=np.int64)
-    if values.size == 0 or values.min() < 0:
-        raise InputError("true counts must be integers ≥ 0, and at least one")
+    if values.size == 0 or values.min() < 0 or values.max() > MOST:
+        raise InputError("true counts must be integers between 0 and 2^61, and at least one")
     if how_many is None:
         values, cells = tally(values)
     else:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FEWEST_COUNTS", "KINDS", "MOST_COUNTS", "NO_END", "TOO_NOISY", "Band", "Columnar", "Estimate", "critical_level",
-    "number", "simultaneous_band",
+    "number", "percent", "simultaneous_band",
 ]  # fmt: skip
 
 KINDS = ("robust", "model")
@@ -262,6 +262,15 @@ def number(x: float) -> str:
     if abs(x) >= 1000:
         return f"{x:,.0f}"
     return f"{x:.4g}"
+
+
+def percent(share: float) -> str:
+    """Write a share as a person reads it: two digits, written out.
+
+    >>> percent(0.0342), percent(1.0), percent(24.13)
+    ('3.4 %', '100 %', '2,400 %')
+    """
+    return f"{number(float(f'{100 * share:.2g}'))} %"
 
 
 DRAWS = 8000

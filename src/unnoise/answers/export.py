@@ -32,6 +32,7 @@ __all__ = [
     "table_document", "written_as",
 ]  # fmt: skip
 
+
 @dataclass(frozen=True, eq=False)
 class Document:
     """Something to be written.
@@ -122,7 +123,7 @@ def comparison_document(found: Comparison) -> Document:
 
 def _shown(value: Any) -> str:
     """Write a cell for a person: a number with as many digits as it deserves."""
-    if value is None:
+    if value is None or value != value:  # NaN: an estimator that failed has no errors
         return ""
     if isinstance(value, float):
         if value >= NO_LIMIT:

@@ -33,7 +33,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from ..arrays import Floats, Int64
-from ..engine.blocks import FAR
+from ..engine.channel import FAR
 from ..engine.posterior import Posterior
 from ..errors import ConvergenceError
 from ..estimators.cells import KnownLaw, known_law

@@ -32,7 +32,7 @@ from ..errors import InputError, OverloadError
 from ..estimators.methods import check_method
 from ..noise import Exact, exact_positive
 from .estimate import KINDS as INTERVALS
-from .estimate import number
+from .estimate import number, percent
 from .questions import DISTINCT, TOTAL, at_least, exactly
 from .reconstruct import reconstruct
 from .simulate import KINDS, MOST_HASHED, Setting, errors, shape_text
@@ -112,7 +112,7 @@ class Plan:
     def assumptions(self) -> list[str]:
         """What the figures rest on, in plain words."""
         doubt = max(self.doubt.values(), default=0.0)
-        drawn = f"{self.repetitions} simulated releases: every mean is uncertain by up to {100 * doubt:.2g} %"
+        drawn = f"{self.repetitions} simulated releases: every mean is uncertain by up to {percent(doubt)}"
         return [*self.setting.assumptions(), f"95 % intervals of kind {self.intervals}", drawn]
 
     def __str__(self) -> str:
@@ -124,7 +124,7 @@ class Plan:
         ]
         for name in QUESTIONS:
             truth, width = self.truths[name], self.widths[name]
-            share = f"  ({100 * width / truth:.2g} %)" if truth > 0 else ""
+            share = f"  ({percent(width / truth)})" if truth > 0 else ""
             lines.append(f"  {name:<12}{number(float(round(truth))):>15} ± {number(_short(width))}{share}")
         if self.refused:
             lines.append(f"{100 * self.refused:.0f} % of the releases would be refused as overloaded")
@@ -232,10 +232,11 @@ def plan(
     if fixed_epsilon is not None and fixed_cells is not None:
         run.releases = repetitions
         return run.simulate(setting(fixed_epsilon, fixed_cells), repetitions, fresh=True)
+    told = {"epsilon": epsilon, "cells": cells, "target": target}
     if run.goal is None or (fixed_epsilon is None and fixed_cells is None):
         raise InputError(
             "plan must have epsilon and cells, or a target and one of them, got "
-            f"epsilon={epsilon}, cells={cells}, target={target}"
+            + (", ".join(name for name, value in told.items() if value is not None) or "none of these")
         )
     if fixed_cells is not None:
         given_cells = fixed_cells

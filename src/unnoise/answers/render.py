@@ -280,5 +280,5 @@ def plain(value: Any) -> Any:
     if isinstance(value, str | bool | int) or value is None:
         return value
     if isinstance(value, float):
-        return value if np.isfinite(value) else str(value)
+        return value if np.isfinite(value) else None
     return str(value)

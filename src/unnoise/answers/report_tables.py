@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..noise import tidy
 from ..text import inert_cell, inert_html
-from .estimate import Estimate, number
+from .estimate import Estimate, number, percent
 from .questions import Question, Sheet, mark
 from .render import protected, sensible, sheet_dict
 
@@ -63,7 +63,7 @@ def _cells(question: Question, estimate: Estimate | None, interval: str) -> str:
         return '<td class="number" colspan="3">–</td>'
     value, low, high = sensible(estimate, whole=question.whole)
     half = (estimate.high - estimate.low) / 2
-    relative = f"± {100 * half / abs(estimate.value):.2g} %" if estimate.value and half else ""
+    relative = f"± {percent(half / abs(estimate.value))}" if estimate.value and half else ""
     tag = _tag(estimate)
     return (
         f'<td class="number value">{value}</td><td class="number range" data-label="{interval}">{low} – {high}</td>'

@@ -191,8 +191,10 @@ def _margin(noisy: NoisyProfile, g: Function, variance: float, level: float) -> 
     if variance <= 0:
         return half
     tails = fourth_cumulant(noisy.noise)
-    cap = min(tails / noisy.noise.variance**2, MOST_EXCESS)
-    excess = min(cap, tails * float(noisy.tally @ (step / math.sqrt(variance)) ** 4))
+    square = noisy.noise.variance**2
+    cap = tails / square if tails < MOST_EXCESS * square else MOST_EXCESS  # square may be 0: a noise that is never seen
+    with np.errstate(over="ignore"):
+        excess = min(cap, tails * float(noisy.tally @ (step / math.sqrt(variance)) ** 4))
     return (z + max(z**3 - 3 * z, 0.0) * excess / 24) * math.sqrt(variance) + half
 
 

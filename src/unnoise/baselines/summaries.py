@@ -43,6 +43,7 @@ from .mechanisms import as_true_counts, noise
 
 __all__ = ["SampledProfile", "VectorOfCounts", "bucketed_profile", "min_wise_sample", "vector_of_counts"]
 
+
 @dataclass(frozen=True, eq=False)
 class VectorOfCounts:
     """Noisy numbers of distinct items in each bucket."""

@@ -108,6 +108,8 @@ def run() -> NoReturn:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller (>&-): nobody wants to read
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+        # UTF-8 as in files, whatever the locale: an answer that cost ε must not fail for an ε
+        getattr(sys, name).reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         main()
     except SystemExit as left:
@@ -166,7 +168,7 @@ OPTIONS = {
     "unknown": "--unknown", "clipped": "--clipped", "target": "--target", "shape": "--shape", "person": "--person",
     "groups": "--groups", "noun": "--noun", "at_least": "--at-least", "delimiter": "--delimiter", "quote": "--quote",
     "format": "--format", "merges": "--merges", "items": "--items", "kind": "--kind",
-    "all_groups": "--all-groups", "twice": "--twice",
+    "cap": "--max-count", "all_groups": "--all-groups", "twice": "--twice",
 }  # fmt: skip
 """What the library calls an argument, and the command line an option."""
 

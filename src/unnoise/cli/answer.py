@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["estimate", "profile", "report", "sketch"]
 
+
 @command(
     Profiling,
     epilog="""[bold]Examples[/bold]

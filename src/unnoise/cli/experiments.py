@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["advise", "compare", "demo", "plan", "true_counts"]
 
+
 def true_counts(request: Data) -> tuple[Any, Any]:
     """Return counts and, for frequency lists, how many items have each."""
     from ..reading.source import Wanted, open_source
@@ -112,7 +113,7 @@ def plan(request: Planning) -> None:
             epsilon=None if request.epsilon is None else exact_positive("epsilon", request.epsilon),
             cells=None if request.cells is None else opt.as_cells(request.cells),
             shape=request.shape, target=_target(request.target), kind=request.kind,
-            items=None if request.items is None else opt.as_cells(request.items), levels=request.levels,
+            items=None if request.items is None else opt.as_cells(request.items, "items"), levels=request.levels,
             merges=request.merges, cap=request.cap, method=request.method, repetitions=request.repetitions, step=step,
         )  # fmt: skip
     if request.as_json:
@@ -159,7 +160,7 @@ def compare(request: Comparing) -> None:
         check_output(output, request.inputs, force=request.force)
     with saying("reading"):
         counts, how_many = true_counts(request)
-    size = None if request.domain is None else opt.as_cells(request.domain)
+    size = None if request.domain is None else opt.as_cells(request.domain, "domain")
     with saying("comparing estimators", "reconstructions") as step:
         found = run(
             counts, how_many=how_many, epsilon=law, domain=size, methods=request.method,
@@ -181,7 +182,8 @@ def _print_comparison(found: Comparison) -> None:
     from ._show import screen
 
     table = rich_table("estimator", "ℓ1 error", "W1 error", "distinct off", "total off", "seconds")
-    best = {key: min(getattr(r, key) for r in found.results if not r.failure) for key in ("l1", "w1")}
+    done = [r for r in found.results if not r.failure]
+    best = {key: min((getattr(r, key) for r in done), default=0.0) for key in ("l1", "w1")}
     for r in found.results:
         if r.failure:
             table.add_row(r.method, "–", "–", "–", "–", r.failure[:48])
@@ -257,9 +259,10 @@ def advise(request: Advising) -> None:
 
     with saying("simulating", "candidates") as step:
         found = find(
-            epsilon=exact_positive("epsilon", request.epsilon), items=opt.as_cells(request.items), shape=request.shape,
+            epsilon=exact_positive("epsilon", request.epsilon), items=opt.as_cells(request.items, "items"),
+            shape=request.shape, two_servers=request.two_servers,
             trusted=not request.untrusted, sites=request.sites, updates=request.updates, published=request.published,
-            domain=None if request.domain is None else opt.as_cells(request.domain), two_servers=request.two_servers,
+            domain=None if request.domain is None else opt.as_cells(request.domain, "domain"),
             cells=None if request.cells is None else opt.as_cells(request.cells), repetitions=request.repetitions,
             step=step,
         )  # fmt: skip

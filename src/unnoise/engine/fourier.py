@@ -33,8 +33,7 @@ from scipy.fft import next_fast_len
 
 from ..arrays import Floats, Int64
 from ..noise import DiscreteLaplace
-from .blocks import FAR, Blocks, counts_in_blocks
-from .channel import Bands, Grid, add_diagonal, full, solve_dense
+from .channel import FAR, Bands, Blocks, Grid, add_diagonal, counts_in_blocks, full, solve_dense
 
 __all__ = ["FourierChannel", "Part", "SeenRows", "rows_of"]
 

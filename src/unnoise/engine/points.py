@@ -35,8 +35,7 @@ from scipy.special import gammaln
 
 from ..arrays import Floats, Int64
 from .banded import BandedChannel
-from .blocks import FAR
-from .channel import Dense, add_diagonal
+from .channel import FAR, Dense, add_diagonal
 from .fourier import FourierChannel
 from .mode import find_mode
 from .walk import LEVEL, Walk

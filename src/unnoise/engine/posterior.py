@@ -13,11 +13,18 @@ precision, the items that *are* there, given the cells, have mean M(θ̂), one E
 D − J is the missing information [1]_, the scatter of the items for given θ; dM/dθ = D − J carries the doubt about θ.
 Without a prior A = J and C = D·J⁻¹·D − D: the variance of the unbiased estimate less the Poisson one of the items.
 
+**What the cells alone leave open** is the covariance of the items under a prior that joins no two counts. It is
+Gaussian in log N, so it depends on where it is taken: at a law that has all its items at the count 1 it cannot say that
+they might as well be at 0 or 2. So it is taken at the law of highest entropy among those found that the cells do not
+exclude (within NATS of the best likelihood), the items of every atom spread as far as the noise would hide it. n items
+spread by ± s about their count change the likelihood by about n·(s/σ)⁴/4 nats, σ the deviation of the noise.
+
 .. [1] T. A. Louis, "Finding the observed information matrix when using the EM algorithm", JRSS B 44, 1982.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,17 +33,19 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from ..arrays import Floats, Int64
-from .blocks import Blocks
-from .channel import add_diagonal
+from .channel import FAR, Blocks, add_diagonal
 from .fourier import FourierChannel, SeenRows
 from .search import BEHIND, Model, Search
-from .vague import smoothest
 from .walk import JUMP
 
 __all__ = ["Posterior", "average", "covariance_of", "posterior", "weights"]
 
 RIDGE = 1e-9
 """Added to a precision whose diagonal is scaled to 1: far below what a cell tells, far above rounding."""
+
+
+NATS = 3.0
+"""Laws this far behind the best likelihood are not excluded: e⁻³ = 1/20."""
 
 
 def weights(models: Sequence[Model]) -> Floats:
@@ -71,7 +80,7 @@ class Posterior:
 
     law : N, the average of the modes
     mean, covariance : of the items themselves, by blocks
-    vague : the covariance that the cells alone would give, under a prior that joins no two counts (:mod:`.vague`)
+    vague : the covariance that the cells alone would give, under a prior that joins no two counts
     hidden : variance of each block's mass if all others were known: numbers up to its root drown in the noise
     """
 
@@ -124,7 +133,7 @@ def posterior(search: Search) -> Posterior:
         laws[:, order], weight, [model.family is None for model in models]
     )
     state = channel.at(np.maximum(law, 1e-300))
-    open_law = channel.at(np.maximum(smoothest(channel, search.tried, law), 1e-300))
+    open_law = channel.at(np.maximum(_smoothest(channel, search.tried, law), 1e-300))
     vague = covariance_of(channel, open_law, np.eye(law.size) / JUMP**2)
     named = [(model.name, float(w)) for model, w in zip(models, weight)]
     return Posterior(channel, law, mean, covariance, vague, channel.alone(state), named)
@@ -155,3 +164,50 @@ def covariance_of(channel: FourierChannel, state: SeenRows, prior: Floats) -> Fl
     add_diagonal(precision, RIDGE)
     half = solve_triangular(np.linalg.cholesky(precision), scale[:, None] * missing, lower=True, check_finite=False)
     return np.asarray(missing + half.T @ half)
+
+
+def _smoothest(channel: FourierChannel, models: Sequence[Model], law: Floats) -> Floats:
+    """Return the masses of ``channel``'s blocks under the smoothest law that the cells do not exclude.
+
+    models : walks and mixtures that converged, whatever their evidence
+    law : the average of the models, which is taken where there is no walk
+    """
+    best = max((model.value for model in models), default=-math.inf)
+    laws = []
+    for model in models:
+        own: Any = model.channel
+        if own.blocks.covered == channel.blocks.covered and model.value > best - NATS:
+            laws.append(_spread(channel, own, model.mass))
+    return max([*laws, _spread_atoms(channel, law)], key=lambda mass: _entropy(channel, mass))
+
+
+def _spread(channel: FourierChannel, walked: FourierChannel, mass: Floats) -> Floats:
+    """A walk's masses over the blocks of ``channel``, its atoms spread."""
+    n, own = channel.blocks.covered, walked.atoms
+    masses = np.zeros(channel.blocks.size)
+    masses[:n] = mass[:n]
+    for atom, its in zip(own, mass[n:]):
+        masses[n:][channel.blocks.atoms == atom] += its
+    return _spread_atoms(channel, masses)
+
+
+def _spread_atoms(channel: FourierChannel, mass: Floats) -> Floats:
+    """Spread the mass of every atom over the blocks around it, as far as the noise would hide that."""
+    blocks, n = channel.blocks, channel.blocks.covered
+    masses = mass.copy()
+    if n == 0:
+        return masses
+    for j in n + np.flatnonzero((mass[n:] > 0) & (blocks.atoms < FAR)):
+        away = (4 * NATS / max(float(mass[j]), NATS)) ** 0.25 * math.sqrt(channel.noise.variance)
+        weight = np.exp(-0.5 * ((blocks.centres[:n] - blocks.first[j]) / max(away, 0.5)) ** 2) * blocks.widths[:n]
+        if weight.sum() > 0:
+            masses[:n] += mass[j] * weight / weight.sum()
+            masses[j] = 0.0
+    return masses
+
+
+def _entropy(channel: FourierChannel, mass: Floats) -> float:
+    """Entropy of a law, evenly spread within blocks; items above the last row left out."""
+    near = channel.blocks.first < FAR
+    share = mass[near] / max(float(mass[near].sum()), 1e-300)
+    return float(-(share * np.log(np.maximum(share / channel.widths[near], 1e-300))).sum())

@@ -6,7 +6,7 @@
    where its walk spreads by ± 3 to stiffer ones and then to looser ones, each fit from the last mode, while a straight
    line through the last two scores ends less than PAST nats below the peak. A family BEHIND nats behind the best with
    the same head tries no further heads.
-2. Periods are fitted if the best model shows any (:mod:`.periods`).
+2. Periods are fitted if the best model shows any (:mod:`.families`).
 3. The steps that stand out (4 robust deviations) are set free in the best model of each family, at the cost of naming
    them, and its ladder is climbed to stiffer walks; again while that helps.
 4. The best mode is asked whether the cells want more mass at some count than it gives (:meth:`strain`). Where that
@@ -32,9 +32,8 @@ from scipy.special import gammaln
 
 from ..arrays import Floats, Int64
 from .channel import Channel, Seeing
-from .families import FAMILIES, HEADS, Family, shares
+from .families import FAMILIES, HEADS, PERIODS, Family, likely_periods, shares
 from .mode import find_mode
-from .periods import PERIODS, likely_periods
 from .points import Mixture, Places, pulled_points
 from .walk import Walk
 

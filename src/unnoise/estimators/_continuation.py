@@ -43,6 +43,9 @@ WIDEST = 1 << 16
 POINTS = 256
 """Places at which the noisy counts are taken to stand when m is worked out."""
 
+FAINTEST = 600.0
+"""ε·ρ up to which noise of −ρ, e^(−ε·ρ), is a number a float can hold; beyond it no noise is ever seen."""
+
 TAIL = 1e-12
 """Noise beyond the reach of this probability below 0 is counted at its end."""
 
@@ -75,7 +78,7 @@ class Continuation:
         """Whether there is one: for integer powers above 1, cells enough, and noise that can be laid out."""
         if noise.power == 1 or noise.power.denominator > 1 or cells < FEWEST:
             return False
-        return noise.reach(TAIL) <= WIDEST
+        return float(noise.epsilon) * int(noise.power) <= FAINTEST and noise.reach(TAIL) <= WIDEST
 
     @classmethod
     def of(cls, values: Int64, tally: Int64, noise: DiscreteLaplace) -> Continuation:

@@ -14,7 +14,7 @@ dense in f. In x = E f (T = E⁻¹ banded, Δf = TΔx) it is banded, in one of t
   power 1, and accurate where T is ill-conditioned (ε = 0.001): small entries of f come out of a product, not of a
   difference;
 * *factored* (the fallback, and the one for ρ > 1 or empty rows): in the factor of T, unsquared, by banded LU with
-  pivoting (:mod:`._augmented`).
+  pivoting (below).
 
 Steps are Mehrotra's predictor and corrector [1]_. f and z stay positive, m and u are recomputed from f by positive
 sums, hence the certificate below is that of the f returned, whatever the accuracy of the steps.
@@ -22,22 +22,46 @@ sums, hence the certificate below is that of the f returned, whatever the accura
 **Certificate.** The objective is concave and Σf* = 1, so for f scaled to Σf = 1 the distance to the optimum is at most
 max u − 1 [2]_.
 
+**Newton's system in full**, in its dual form (Cholesky), and factored (LU) where that form does not exist or does not
+suffice. With D = Z/F and curvature Y (banded, in x = E f) the unknowns ω (change of the gradient), Δx and Δf = T·Δx
+solve
+
+    ω + D·T·Δx = r,        T·ω − Y·Δx = g.
+
+g is what the gradient changes by even if f stays: without it (0, the likelihood) T·ω = Y·Δx. Where there is one
+(multipliers of slacks) it must not be moved into r as E g: ω would be a small number written as a difference of large
+ones, and T·ω and Δx = Y⁻¹(T·ω − g) would lose as many digits.
+
+**Dual form**, Y > 0 diagonal: (D⁻¹ + T·Y⁻¹·T) ω = D⁻¹r + T·Y⁻¹·g, Δf = D⁻¹(r − ω) = T·Y⁻¹·(T·ω − g).
+
+**Factored form.** T has condition number ((1+a)/(1−a))^(2ρ), 10¹⁴ at ε = 0.01 and ρ = 3: a system written with T loses
+all digits. Its factor B, T = BᵀB, has the square root of that. With v = Bω and w = BΔx, and Δf = Bᵀw,
+
+    ω + D·Bᵀw = r,      Bω = v,      Bᵀv − YΔx = g,      BΔx = w.
+
+Interleaved as ω_0, v_0, Δx_0, w_0, ω_1, … this is banded. Δx is measured in units of x (columns and third equations are
+scaled by x) and the first equations are divided by D, so that all entries are of one order.
+
 .. [1] S. Mehrotra, "On the implementation of a primal-dual interior point method", SIAM J. Optim. 2, 1992.
 .. [2] B. G. Lindsay, "The geometry of mixture likelihoods: a general theory", Ann. Statist. 11, 1983.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import LinAlgError
+from scipy.linalg import LinAlgError, cho_solve_banded, cholesky_banded
+from scipy.linalg.lapack import dgbtrf, dgbtrs
 
 from ..arrays import Floats
-from ._augmented import Solver, dual_solver, factored_solver
-from ._chain import BLOCK, DiagonalSandwich, Operator
+from ._chain import BLOCK, DiagonalSandwich, Operator, band_product, row_diagonals
 
-__all__ = ["Optimum", "longest_step", "maximise"]
+__all__ = ["Optimum", "Solver", "dual_solver", "factored_solver", "longest_step", "maximise"]
+
+Solver = Callable[..., tuple[Floats, Floats, Floats]]
+"""(r, g or nothing) ↦ (Δf, ω, Δx)."""
 
 
 BACK_OFF = 0.99
@@ -226,3 +250,104 @@ class _Newton:
             return factored_solver(self.channel.inverse_factor, self.channel.curvature(weight), f / z, x)
         except (LinAlgError, ValueError):
             return None
+
+
+def dual_solver(around: DiagonalSandwich, inverse_band: Floats, weight: Floats, slack: Floats) -> Solver:
+    """Factor the dual form once. ``slack`` is F/Z, ``weight`` Y."""
+    system = around(1 / weight)
+    # Where F/Z is the larger term of the diagonal, T·Δx loses fewer digits than (F/Z)(r − ω).
+    bound = slack <= system[0]
+    system[0] += slack
+    factor = cholesky_banded(system, overwrite_ab=True, lower=True, check_finite=False)
+
+    def solve(r: Floats, g: Floats | None = None) -> tuple[Floats, Floats, Floats]:
+        right = slack * r
+        if g is not None:
+            right += band_product(inverse_band, g / weight)
+        change = cho_solve_banded((factor, True), right, overwrite_b=True, check_finite=False)
+        dx = band_product(inverse_band, change)
+        if g is not None:
+            dx -= g
+        dx /= weight
+        df = band_product(inverse_band, dx)
+        for begin in range(0, df.size, BLOCK):
+            part = slice(begin, begin + BLOCK)
+            np.copyto(df[part], slack[part] * (r[part] - change[part]), where=bound[part])
+        return df, change, dx
+
+    return solve
+
+
+def factored_solver(factor: Floats, curvature: Floats, slack: Floats, x: Floats) -> Solver:
+    """Factor the four equations once. ``factor`` is B, row k holding B[i, i−k] at column i; ``slack`` is F/Z."""
+    size = x.size
+    lower = {-k: values for k, values in enumerate(factor[:size])}
+    upper = {k: np.append(values[k:], np.zeros(k)) for k, values in enumerate(factor[:size])}
+    ones = {0: np.full(size, -1.0)}
+    bent = _column_scaled(_row_scaled(row_diagonals(curvature[:size]), -x), x)
+    solve_both = _interleaved(
+        [
+            [{0: slack}, None, None, upper],
+            [lower, ones, None, None],
+            [None, _row_scaled(upper, x), bent, None],
+            [None, None, _column_scaled(lower, x), ones],
+        ],
+        size,
+    )
+
+    def solve(r: Floats, g: Floats | None = None) -> tuple[Floats, Floats, Floats]:
+        nothing = np.zeros(size)
+        change, _, dx, w = solve_both([slack * r, nothing, nothing if g is None else x * g, nothing])
+        df = sum((_shifted(values, w, k) for k, values in upper.items()), nothing)
+        # Δf = (F/Z)(r − ω) = Bᵀw: entry by entry, take the one whose terms are smaller
+        df = np.where(slack * np.abs(r) < np.abs(factor[0] * w), slack * (r - change), df)
+        return df, change, x * dx
+
+    return solve
+
+
+def _interleaved(
+    blocks: list[list[dict[int, Floats] | None]], size: int
+) -> Callable[[list[Floats]], list[Floats]]:
+    """Factor a square array of banded blocks, given by row-indexed diagonals, as one banded matrix."""
+    count = len(blocks)
+    entries = [
+        (row, column, p, values)
+        for row, line in enumerate(blocks)
+        for column, block in enumerate(line)
+        for p, values in (block or {}).items()
+    ]
+    reach = max(abs(count * p + column - row) for row, column, p, _ in entries)
+    band = np.zeros((3 * reach + 1, count * size), order="F")
+    for row, column, p, values in entries:
+        i = np.arange(max(0, -p), size - max(0, p))
+        band[2 * reach + row - column - count * p, count * (i + p) + column] = values[i]
+    lu, pivots, info = dgbtrf(band, reach, reach, overwrite_ab=True)
+    if info != 0:
+        raise LinAlgError(f"the factored system is singular at unknown {info}")
+
+    def solve(right: list[Floats]) -> list[Floats]:
+        solved, _ = dgbtrs(lu, reach, reach, np.column_stack(right).ravel(), pivots, overwrite_b=True)
+        return [solved[k::count] for k in range(count)]
+
+    return solve
+
+
+def _shifted(diagonal: Floats, x: Floats, p: int) -> Floats:
+    """One diagonal's share of a product: M[i, i+p]·x[i+p], p ≥ 0."""
+    return np.append(diagonal[: x.size - p] * x[p:], np.zeros(p))
+
+
+def _row_scaled(diagonals: dict[int, Floats], scale: Floats) -> dict[int, Floats]:
+    return {p: values * scale for p, values in diagonals.items()}
+
+
+def _column_scaled(diagonals: dict[int, Floats], scale: Floats) -> dict[int, Floats]:
+    size = scale.size
+    result = {}
+    for p, values in diagonals.items():
+        shifted = np.zeros(size)
+        low, high = max(0, -p), size - max(0, p)
+        shifted[low:high] = values[low:high] * scale[low + p : high + p]
+        result[p] = shifted
+    return result

@@ -4,7 +4,7 @@ m = K f is seen at rows; λ is the multiplier of Σf = 1 and z ≥ 0 that of f �
 
     (KᵀWK + Z/F) Δf + Kᵀh·Δτ − 1·Δλ = r,      hᵀKΔf + S·Δτ = r_τ (p = ∞ only),      1ᵀΔf = 1 − Σf,
 
-whose body is banded in x = E f (:mod:`._augmented`) and whose border is one or two numbers.
+whose body is banded in x = E f (:mod:`._ipm`) and whose border is one or two numbers.
 
 * p = 2: half the square of the norm; W = 1.
 * p = 1: rows with y = 0 cost m ≥ 0, and Σm = 1, so the objective is 1 + Σ_{y>0} (|m − y| − m): only occupied rows
@@ -26,9 +26,8 @@ import numpy as np
 from scipy.linalg import LinAlgError
 
 from ..arrays import Floats
-from ._augmented import Solver, dual_solver, factored_solver
 from ._chain import DiagonalSandwich, Operator
-from ._ipm import BACK_OFF, SHORT, longest_step
+from ._ipm import BACK_OFF, SHORT, Solver, dual_solver, factored_solver, longest_step
 from ._residual import Pairs, Residual, Square
 
 __all__ = ["LeastNorm", "least_norm"]

@@ -24,8 +24,7 @@ import numpy as np
 from ..arrays import Floats
 from ..errors import ConvergenceError
 from ..noisy import NoisyProfile
-from ._fit import Fit
-from ._input import check_input
+from ._fit import Fit, check_input
 from .banded import likelihood
 from .cells import cell_law_of
 from .isotonic import isotonic

@@ -1,7 +1,7 @@
 """Exact optima by banded interior points: maximum likelihood, and the paper's problem P2.
 
 ``likelihood`` is the profile f that makes the noisy profile y most likely: maximise Σ y[v]·log m[v] with m = K f over
-f ≥ 0, Σf = 1. For power 1 it lives on the occupied folded values (:mod:`._grid`), where the channel's inverse is
+f ≥ 0, Σf = 1. For power 1 it lives on the occupied folded values (:mod:`._comb`), where the channel's inverse is
 tridiagonal (:mod:`._chain`); for integer powers above 1 on all counts within reach of them (:mod:`._comb`). The
 interior point and its certificate are in :mod:`._ipm`.
 
@@ -28,10 +28,8 @@ from ..errors import ConvergenceError, InputError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
 from ._chain import Chain, Line, Operator
-from ._comb import Comb, Stretch
-from ._fit import Fit
-from ._grid import NEGLIGIBLE, clip_rows, fold, stretches_of
-from ._input import check_input
+from ._comb import NEGLIGIBLE, Comb, Stretch, clip_rows, fold, stretches_of
+from ._fit import Fit, check_input
 from ._ipm import Optimum, maximise
 from ._leastnorm import LeastNorm, least_norm
 from .linear import smoothed_tally

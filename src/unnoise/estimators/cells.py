@@ -26,8 +26,8 @@ import numpy as np
 
 from ..arrays import Floats, Int64
 from ..engine.banded import BandedChannel
-from ..engine.blocks import Blocks
 from ..engine.body import FEW, Body, body_of, cells_in, dense_runs, runs_within, window_of
+from ..engine.channel import Blocks
 from ..engine.fourier import BACKGROUND, FINENESS, NEGLIGIBLE, FourierChannel, Part
 from ..engine.points import Places, likely_points
 from ..engine.posterior import Posterior, average, posterior, weights
@@ -35,7 +35,7 @@ from ..engine.search import Model, Search, add_points, certify, explore
 from ..errors import ConvergenceError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
-from ._convolve import convolve, convolve_valid
+from ._series import convolve, convolve_valid
 from .banded import likelihood
 
 __all__ = ["BodyLaw", "KnownCells", "KnownLaw", "Run", "body_law", "cell_law_of", "known_law", "likely_masses",

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Floats, Int64
-from ..engine.blocks import FAR, Blocks, counts_in_blocks
+from ..engine.channel import FAR, Blocks, counts_in_blocks
 from ..engine.fourier import FourierChannel, Part, rows_of
 from ..engine.posterior import Posterior, posterior
 from ..engine.search import Search, add_points, certify, explore

@@ -25,8 +25,7 @@ from scipy.optimize import brentq, isotonic_regression
 
 from ..arrays import Floats, Int64
 from ..noisy import NoisyProfile
-from ._fit import Fit
-from ._input import check_input
+from ._fit import Fit, check_input
 from .linear import functional, linear
 
 __all__ = ["isotonic"]

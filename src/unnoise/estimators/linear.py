@@ -39,9 +39,8 @@ from ..errors import InputError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile, as_signed_integers
 from ._continuation import DEGREES, Continuation, continued
-from ._convolve import convolve, convolve_valid
-from ._fit import Fit
-from ._input import LARGEST, check_input, check_max_count, check_noise
+from ._fit import LARGEST, Fit, check_input, check_max_count, check_noise
+from ._series import convolve, convolve_valid
 
 __all__ = [
     "Function", "functional", "least_weights", "linear", "repeated_taps", "second_difference_weight", "smoothed_tally",

@@ -25,7 +25,7 @@ from ..engine.body import body_of
 from ..errors import ConvergenceError, InputError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
-from ._input import check_input
+from ._fit import check_input
 from .cells import KnownCells, body_law, likely_masses
 
 __all__ = ["Misfit", "misfit"]

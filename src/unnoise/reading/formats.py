@@ -185,6 +185,9 @@ def open_bytes(where: Location) -> BinaryIO:
     return open(where, "rb")
 
 
+# ── files and what is in them ───────────────────────────────────────────────────────────────────────────────────────
+
+
 def collect_batches(lazy: pl.LazyFrame, chunk: int, *, whole_rows: bool) -> Iterator[pl.DataFrame]:
     """Run a query and stream its result; the only caller of polars functions that are marked unstable.
 
@@ -279,6 +282,8 @@ def rows_in(where: Location, format: str) -> int | None:
     except Exception:
         return None
 
+
+# ── types of columns ────────────────────────────────────────────────────────────────────────────────────────────────
 
 SHOWN = 40
 """Most characters of a value in a message."""

@@ -9,14 +9,17 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
 from ..errors import InputError, UnnoiseError
+from ..guard import replacing
 
 __all__ = ["Client", "RefusedError", "Sent"]
 
@@ -62,6 +65,8 @@ class Client:
             raise InputError(
                 f"the address must be https:// unless it is this machine: a token would be read, got {address!r:.200}"
             )
+        if not re.fullmatch(r"[!-~]+", token.strip()):
+            raise InputError("the token must be one word as 'unnoise token create' writes it, got something else")
         self.address, self._tries = address.rstrip("/"), tries
         self._http = httpx.Client(
             base_url=self.address, headers={"Authorization": f"Bearer {token.strip()}"},
@@ -87,12 +92,14 @@ class Client:
                     return _read(answer)
             except httpx.TransportError as error:
                 if tried == self._tries:
-                    raise UnnoiseError(
-                        f"the collector at {self.address} must be reachable, got {type(error).__name__} {tried} times"
-                    ) from None
+                    raise self._unreachable(error, tried) from None
             time.sleep(wait)
             wait *= 2
         raise AssertionError("unreachable")
+
+    def _unreachable(self, error: httpx.TransportError, tried: int) -> UnnoiseError:
+        times = "once" if tried == 1 else f"{tried} times"
+        return UnnoiseError(f"the collector at {self.address} must be reachable, got {type(error).__name__} {times}")
 
     def raw(self, method: str, path: str, **request: Any) -> bytes:
         """Send a request and return the body of the answer as it is."""
@@ -113,7 +120,7 @@ class Client:
         if any(row["digest"] == digest and row["period"] == period for row in self.reports(task)):
             return {"digest": digest, "period": period, "fresh": False}
         row = self.call(
-            "PUT", f"/tasks/{task}/reports/{digest}", params={"period": period},
+            "PUT", f"/tasks/{_part(task)}/reports/{digest}", params={"period": period},
             headers={"Content-Encoding": "gzip"}, content=lambda: _packed(Path(path), progress),
         )  # fmt: skip
         return {**row, "fresh": True}
@@ -129,21 +136,21 @@ class Client:
 
     def ask_for_sum(self, task: str, *, period: str = "once", sites: Sequence[str] = ()) -> dict[str, Any]:
         """Ask a collector for a sum of its two servers: one more release."""
-        return dict(self.call("POST", f"/tasks/{task}/sums", json={"period": period, "sites": list(sites)}))
+        return dict(self.call("POST", f"/tasks/{_part(task)}/sums", json={"period": period, "sites": list(sites)}))
 
     def reports(self, task: str) -> list[dict[str, Any]]:
         """Reports of a task; for a site, its own."""
-        return list(self.call("GET", f"/tasks/{task}/reports")["reports"])
+        return list(self.call("GET", f"/tasks/{_part(task)}/reports")["reports"])
 
     # ── tasks and tokens ──────────────────────────────────────────────────────────────────────────────────────
 
     def make_task(self, task: str, **values: Any) -> dict[str, Any]:
         """Make a task; the same again changes nothing."""
-        return dict(self.call("PUT", f"/tasks/{task}", json={"id": task, **values}))
+        return dict(self.call("PUT", f"/tasks/{_part(task)}", json={"id": task, **values}))
 
     def task(self, task: str) -> dict[str, Any]:
         """Return a task."""
-        return dict(self.call("GET", f"/tasks/{task}"))
+        return dict(self.call("GET", f"/tasks/{_part(task)}"))
 
     def tasks(self) -> list[dict[str, Any]]:
         """All tasks."""
@@ -159,17 +166,17 @@ class Client:
 
     def revoke(self, token: str) -> None:
         """Make a token worthless."""
-        self.call("DELETE", f"/tokens/{token}")
+        self.call("DELETE", f"/tokens/{_part(token)}")
 
     # ── answers ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def collect(self, task: str, *, sites: Sequence[str] = (), periods: Sequence[str] = ()) -> dict[str, Any]:
         """Return reach and frequency of these sites and periods, all where none are named."""
-        return self._wait(f"/tasks/{task}/answer", sites, periods)
+        return self._wait(f"/tasks/{_part(task)}/answer", sites, periods)
 
     def overlap(self, task: str, *, sites: Sequence[str] = (), periods: Sequence[str] = ()) -> dict[str, Any]:
         """Return how many are at both of every two sites."""
-        return self._wait(f"/tasks/{task}/overlap", sites, periods)
+        return self._wait(f"/tasks/{_part(task)}/overlap", sites, periods)
 
     def _wait(self, path: str, sites: Sequence[str], periods: Sequence[str]) -> dict[str, Any]:
         chosen = {"site": list(sites), "period": list(periods)}
@@ -182,15 +189,27 @@ class Client:
     ) -> None:
         """Download the merged sketch of these sites and periods."""
         chosen = {"site": list(sites), "period": list(periods)}
-        with self._http.stream("GET", f"/tasks/{task}/sketch", params=chosen) as answer:
-            if answer.status_code != 200:
-                answer.read()
-                _read(answer)
-            partly = Path(f"{os.fspath(target)}.part")
-            with open(partly, "xb") as file:
-                for piece in answer.iter_bytes():
-                    file.write(piece)
-        os.replace(partly, target)
+        try:
+            with self._http.stream("GET", f"/tasks/{_part(task)}/sketch", params=chosen) as answer:
+                if answer.status_code != 200:
+                    answer.read()
+                    _read(answer)
+                with replacing(target) as handle, open(handle, "wb", closefd=False) as file:
+                    for piece in answer.iter_bytes():
+                        file.write(piece)
+        except httpx.TransportError as error:
+            raise self._unreachable(error, 1) from None
+
+
+def _part(name: str) -> str:
+    """A name as one part of a path, whatever is in it.
+
+    >>> _part("2026-11"), _part("a/b")
+    ('2026-11', 'a%2Fb')
+    """
+    if name in ("", ".", ".."):
+        raise InputError(f"the name of a task or token must hold more than dots, got {name!r}")
+    return quote(name, safe="")
 
 
 def _read(answer: httpx.Response) -> Any:

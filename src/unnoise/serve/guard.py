@@ -28,6 +28,7 @@ from .worker import WorkerError
 
 __all__ = ["COOKIE", "HANDLERS", "Guard", "Metrics", "Problem", "problem"]
 
+
 class Metrics:
     """Counters of one server, in a registry of their own."""
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["backup", "restore", "serve"]
 
+
 def serve(
     folder: str | os.PathLike[str],
     *,

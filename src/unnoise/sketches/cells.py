@@ -267,6 +267,9 @@ def sum_of(parts: Sequence[Int64 | FileCells]) -> Int64:
     return whole
 
 
+# ── where the cells of a sketch are ─────────────────────────────────────────────────────────────────────────────────
+
+
 class Held:
     """Cells whose sum is the state of a sketch.
 

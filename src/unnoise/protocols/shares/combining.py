@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...errors import FormatError, IncompatibleError, UnnoiseError
+from ...errors import FormatError, IncompatibleError, InputError, UnnoiseError
 from ...layout import fresh_labels
 from ...noise import DiscreteLaplace
 from ...sketches.format.parameters import Stored
@@ -74,7 +74,7 @@ def combine(task: Task, first: bytes, second: bytes) -> Sketch:
         if heads[0].get(name) != heads[1].get(name):
             raise IncompatibleError(name, heads[0].get(name), heads[1].get(name))
     if sorted(str(head.get("side")) for head in heads) != ["difference", "seed"]:
-        raise IncompatibleError("sides", heads[0].get("side"), heads[1].get("side"), "they must be the two sides")
+        raise InputError(f"answers must be of both sides, got {heads[0].get('side')!r} and {heads[1].get('side')!r}")
     identities = frozenset(bytes.fromhex(read_text(head, "identity", ID)) for head in heads)
     if len(identities) != 2:
         raise FormatError("two answers must carry two noises, got one identity twice")
