@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -645,6 +646,42 @@ def test_answers_do_not_contradict_each_other() -> None:
         assert (np.diff(ends, axis=0) <= 1e-9).all()  # intervals of neighbours do not cross
     assert sum(row.items.value for row in p.table()) == pytest.approx(p.distinct.value)
     assert p.entropy.value <= math.log(p.distinct.high)
+
+
+def at_random(rng: np.random.Generator) -> np.ndarray:
+    """Counts of a shape at random: Poisson, geometric, Zipf, all equal, one giant, spread over six decades."""
+    d = int(10 ** rng.uniform(0, 3))
+    shapes = (
+        lambda: rng.poisson(10 ** rng.uniform(-1, 2), d), lambda: rng.geometric(10 ** rng.uniform(-2, -0.1), d),
+        lambda: np.minimum(rng.zipf(rng.uniform(1.5, 3), d), 2**62), lambda: np.full(d, int(10 ** rng.uniform(0, 3))),
+        lambda: np.append(rng.poisson(3, d), int(2 ** rng.uniform(10, 62))), lambda: 10 ** rng.uniform(0, 6, d),
+    )  # fmt: skip
+    return np.asarray(shapes[rng.integers(len(shapes))](), dtype=np.int64)
+
+
+def test_shapes_at_random_are_covered_and_never_contradict() -> None:
+    """Any shape, ε from 0.01 to 50; fixed seeds, so that what holds once holds always."""
+    rng, held = np.random.default_rng(11), []
+    for seed in range(40):
+        counts, epsilon = at_random(rng), round(10 ** rng.uniform(-2, 1.7), 3)
+        person = True if seed % 8 == 7 else None
+        with testing.seeded(seed):
+            p = testing.direct(np.arange(counts.size), counts=counts, epsilon=epsilon, person=person)
+        falls = [p.at_least(t) for t in range(1, 25)]
+        for one, next_one in pairwise(falls):
+            assert next_one.low <= one.low
+            assert next_one.value <= one.value
+            assert next_one.high <= one.high
+        assert p.distinct.interval == falls[0].interval
+        assert p.distinct.value <= p.total.value
+        assert p.distinct.low <= p.total.low
+        assert p.distinct.high <= p.total.high
+        assert all(0 <= e.low <= e.value <= e.high for e in [*falls, p.total])
+        truths = [int((counts >= t).sum()) for t in (1, 2, 3, 5, 10)]
+        held += [falls[t - 1].low <= truth <= falls[t - 1].high for t, truth in zip((1, 2, 3, 5, 10), truths)]
+        held.append(p.total.low * (1 - 1e-12) <= float(counts.astype(float).sum()) <= p.total.high * (1 + 1e-12))
+    print(np.mean(held))
+    assert np.mean(held) >= 0.93
 
 
 @pytest.mark.parametrize("kind", ["direct", "hashed", "known"])

@@ -86,7 +86,7 @@ class Diagram:
         after = rows.ends > end
         ends = np.concatenate([last.astype(float), rows.ends[after]])
         low, high = np.concatenate([lows, rows.low[after]]), np.concatenate([highs, rows.high[after]])
-        return Limited(ends, np.minimum.accumulate(low), np.minimum.accumulate(high))
+        return Limited(ends, np.minimum.accumulate(low) + 0.0, np.minimum.accumulate(high) + 0.0)  # no −0
 
     def _columns(self, tail: float, doubtful: float) -> tuple[Floats, Floats]:
         """Limits of the mean of S over each block; beyond the sure corner the lower one has the other tail."""

@@ -110,12 +110,24 @@ class DirectProfile(Profile):
     def _bands(self, lo: Int64, hi: Int64, level: float) -> Limits:
         lo, hi = np.maximum(lo, 1), np.asarray(hi)
         if self.curve.released == "exactly":
-            return _between_exactly(self.curve, lo, hi, level)
+            return self._falling(_between_exactly(self.curve, lo, hi, level), lo, hi, level)
         return self._between_at_least(lo, hi, (1 - level) / 2)
 
     def _correlation(self, lo: Int64, hi: Int64) -> Floats:
         """None: every released number has a noise of its own, and answers that share one are the safer for it."""
         return np.eye(lo.size)
+
+    def _falling(self, found: Limits, lo: Int64, hi: Int64, level: float) -> Limits:
+        """The same, where counts have no end with limits that fall, as S does: the least wide ones that hold these."""
+        curve, opened = self.curve, hi >= min(int(self.curve.last[-1]), NO_END)
+        if not opened.any():
+            return found
+        _, _, low, high = _between_exactly(curve, curve.first, np.full_like(curve.first, NO_END), level)
+        low, high = np.append(np.minimum.accumulate(low), 0.0), np.maximum.accumulate(high[::-1])[::-1]
+        inside = np.minimum(lo, int(curve.last[-1]))
+        low, high = low[np.searchsorted(curve.first, inside)], high[np.searchsorted(curve.last, inside)]
+        low, high = (np.where(opened & (hi >= lo), mine, old) for mine, old in ((low, found.low), (high, found.high)))
+        return Limits(found.estimate, found.stderr, low, high)
 
     @cached_property
     def _diagram(self) -> Diagram:
@@ -212,14 +224,15 @@ class DirectProfile(Profile):
 
     @property
     def total(self) -> Estimate:
-        """Σ h, the number of occurrences: the sum of the released numbers ("at_least"), unbiased."""
+        """Σ h, the number of occurrences: the sum of the released numbers ("at_least"), at least one for every item."""
         return self._total(0.95)
 
     def _total(self, level: float) -> Estimate:
         estimate, stderr, low, high = self._sum(_identity, level)
-        value = max(estimate, 0.0) if self.curve.released == "at_least" else self._sum_value(_identity)
+        value = max(estimate, self.number) if self.curve.released == "at_least" else self._sum_value(_identity)
         value = value if self.number else 0.0  # no items, no occurrences
-        low, high = max(low, 0.0), max(high, 0.0)
+        items = self.distinct.at(level)  # and no item without one
+        low, high = max(low, items.low), max(high, items.high)
         return Estimate(value, stderr, min(low, value), max(high, value), level, self._total)
 
     def _entropy(self, level: float) -> tuple[float, float, float, float]:

@@ -62,6 +62,9 @@ POINTS = 16
 LONGEST = 1 << 12
 """Farthest reach of a noise whose law is added up; beyond, its quantile is that of Cornish and Fisher."""
 
+MANY = 32
+"""Of so many noises, of so much variance, four cumulants give the quantile, or the next whole number."""
+
 LEVEL = 2.0
 """Nats by which the likelihood must gain for every level that a fitted sequence takes."""
 
@@ -95,7 +98,7 @@ def spread(weights: Floats, noise: DiscreteLaplace, level: float) -> tuple[float
 
 @lru_cache(maxsize=4096)
 def upper_quantile(noise: DiscreteLaplace, noises: int, tail: float) -> int:
-    """Return the smallest k with P(Z₁ + … + Z_noises > k) ≤ tail, from the exact law.
+    """Return the smallest k with P(Z₁ + … + Z_noises > k) ≤ tail, from the exact law (of many: by four cumulants).
 
     >>> upper_quantile(DiscreteLaplace(1), 1, 0.025), upper_quantile(DiscreteLaplace(1), 2, 0.025)
     (3, 4)
@@ -105,6 +108,8 @@ def upper_quantile(noise: DiscreteLaplace, noises: int, tail: float) -> int:
     law = DiscreteLaplace(noise.epsilon, noises)
     if noises == 1:  # P(Z > k) = a^(k+1)/(1+a) for k ≥ 0
         return max(0, int(np.ceil(np.log(1 / (tail * (1 + noise.a))) / float(noise.epsilon) - 1e-12)) - 1)
+    if noises >= MANY and law.variance >= MANY:
+        return int(np.ceil(spread(np.ones(noises), noise, 1 - 2 * tail)[1]))
     reach = law.reach(tail / 4)
     if reach > LONGEST:
         return int(np.ceil(spread(np.ones(noises), noise, 1 - 2 * tail)[1]))
