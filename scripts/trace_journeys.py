@@ -4,19 +4,23 @@
     counts to an answer     un.reconstruct(noisy counts, epsilon=1).at_least(3)
     update to release       update, save, load, merge, release of a sketch
 
-A hop is a function of unnoise that is called (comprehensions and lambdas belong to the function they stand in). Run it
-to print the numbers, ``--draw`` to write the pictures into docs/img; tests/test_journeys.py holds the numbers down.
+A hop is a function of unnoise that is called (comprehensions and lambdas belong to the function they stand in). The
+noise is the same in every run, and so is the way. Run it to print the numbers, ``--draw`` to write the pictures into
+docs/img; tests/test_journeys.py holds the numbers down.
 """
 
 from __future__ import annotations
 
 import argparse
 import html
+import os
+import random
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -123,12 +127,22 @@ JOURNEYS = {
 """How to make each journey, and how many functions and modules it may pass."""
 
 
+@contextmanager
+def same_noise() -> Iterator[None]:
+    """Let the operating system's entropy be that of a fixed seed: another noise may pass other functions."""
+    real, os.urandom = os.urandom, random.Random(1).randbytes
+    try:
+        yield
+    finally:
+        os.urandom = real
+
+
 def traced(name: str) -> Trace:
     """Trace a journey; once before, so that importing is not part of it."""
     make, _, _ = JOURNEYS[name]
     trace = Trace()
     for run in (lambda journey: journey(), trace.run):
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, same_noise():
             run(make(Path(folder)))
     return trace
 

