@@ -60,7 +60,7 @@ def main() -> None:
             for epsilon in EPSILONS:
                 rng = seeded(name, size, epsilon)
                 held, ratio = np.nanmean([one(law, size, epsilon, rng) for _ in range(options.runs)], axis=0)
-                shown = " | ".join(f"{100 * h:.0f} % ({r:.2f})" for h, r in zip(held, ratio))
+                shown = " | ".join(f"{100 * h:.0f} % ({r:.2f})" for h, r in zip(held, ratio)).replace("nan", "–")
                 lines.append(f"| {name} | {size:,} | {epsilon:g} | {shown} |")
                 print(lines[-1], flush=True)
     if options.write:
