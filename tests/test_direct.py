@@ -485,6 +485,15 @@ def test_quantiles_are_those_of_the_exact_law(power: int) -> None:
         assert pmf[401 + k :].sum() <= tail < pmf[400 + k :].sum()
 
 
+@pytest.mark.parametrize("noises", [1, 2, 16, 31, 32, 64, 1024])
+@pytest.mark.parametrize("epsilon", ["1/10", 1, 8])
+def test_quantiles_rise_as_far_as_counts_ask(noises: int, epsilon: object) -> None:
+    """A run of blocks that ends at 2⁶² may take 1/2⁶² of the error: no tail is too small."""
+    found = [upper_quantile(DiscreteLaplace(epsilon), noises, 10.0**-k) for k in range(2, 31, 4)]
+    assert found == sorted(found)
+    assert found[0] < found[3] < found[-1]
+
+
 # ---------------------------------------------------------------- answers
 
 TRUTH = np.concatenate([np.full(400, 1), np.full(150, 2), np.arange(3, 63), [900, 1500, 1510, 4000, 70_000]])

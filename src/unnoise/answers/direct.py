@@ -188,7 +188,7 @@ class DirectProfile(Profile):
         if groups:
             more, slopes, doubt = self._rows(g, groups)
             estimate, weight, slack = estimate + more, np.append(weight, slopes), slack + doubt
-        stderr, half = spread(weight, curve.noise, level)
+        stderr, half = spread(weight, curve.noise, (1 - level) / 2)
         slack += ROUNDING * abs(estimate)
         return estimate, stderr, estimate - half - slack, estimate + half + slack
 

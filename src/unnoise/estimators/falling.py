@@ -75,12 +75,12 @@ RUNGS = 8
 """Corners to the octave that are tried."""
 
 
-def spread(weights: Floats, noise: DiscreteLaplace, level: float) -> tuple[float, float]:
-    """Return standard deviation and half-width of the interval of Σ weights·Z by four cumulants (Cornish–Fisher).
+def spread(weights: Floats, noise: DiscreteLaplace, tail: float) -> tuple[float, float]:
+    """Return standard deviation and upper quantile, at ``tail``, of Σ weights·Z by four cumulants (Cornish–Fisher).
 
     No wider than where all noises together are within their own limits, which tells for noise that is nearly always 0.
 
-    >>> deviation, half = spread(np.ones(1), DiscreteLaplace(0.01), 0.95)
+    >>> deviation, half = spread(np.ones(1), DiscreteLaplace(0.01), 0.025)
     >>> 2.0 < half / deviation < 2.3  # 1.96 for a normal one
     True
     """
@@ -91,8 +91,8 @@ def spread(weights: Floats, noise: DiscreteLaplace, level: float) -> tuple[float
     # a discrete Laplace variable of variance v has fourth cumulant v + 3·v²: that of a difference of geometrics
     one = noise.variance
     excess = (one + 3 * one**2) / one**2 * float((shrunk**4).sum()) / float(shrunk @ shrunk) ** 2
-    z = float(ndtri((1 + level) / 2))
-    sure = float(np.abs(weights).sum()) * upper_quantile(noise, 1, (1 - level) / 2 / weights.size)
+    z = -float(ndtri(tail))
+    sure = float(np.abs(weights).sum()) * upper_quantile(noise, 1, tail / weights.size)
     return variance**0.5, min(variance**0.5 * (z + (z**3 - 3 * z) * excess / 24), sure)
 
 
@@ -109,10 +109,10 @@ def upper_quantile(noise: DiscreteLaplace, noises: int, tail: float) -> int:
     if noises == 1:  # P(Z > k) = a^(k+1)/(1+a) for k ≥ 0
         return max(0, int(np.ceil(np.log(1 / (tail * (1 + noise.a))) / float(noise.epsilon) - 1e-12)) - 1)
     if noises >= MANY and law.variance >= MANY:
-        return int(np.ceil(spread(np.ones(noises), noise, 1 - 2 * tail)[1]))
+        return int(np.ceil(spread(np.ones(noises), noise, tail)[1]))
     reach = law.reach(tail / 4)
     if reach > LONGEST:
-        return int(np.ceil(spread(np.ones(noises), noise, 1 - 2 * tail)[1]))
+        return int(np.ceil(spread(np.ones(noises), noise, tail)[1]))
     pmf = law.pmf(np.arange(2 * reach + 2))
     beyond = np.cumsum(pmf[::-1])[::-1]  # P(Z ≥ k), short of what lies past 2·reach
     return int(np.argmax(beyond[1:] <= tail * (1 - 1e-9)))
