@@ -126,6 +126,20 @@ def test_a_load_of_ten_is_answered_with_its_error():
     assert law.items.sum() == pytest.approx(40_000, abs=6 * stated)
 
 
+def test_where_no_model_can_be_certified_all_of_them_count():
+    """500 items in eight levels of eight cells, thirty noises: the best model alone was sure of itself, and wrong."""
+    for seed in (3, 4, 9):
+        with testing.seeded(seed):
+            items, whole = np.random.default_rng(seed), Sketch.hashed(64, epsilon=1, levels=8)
+            for _ in range(30):
+                part = Sketch.hashed(64, epsilon=1, levels=8)
+                part.update(items.integers(0, 500, 500))
+                whole.merge(part)
+            found = reconstruct(testing.release(whole)).distinct
+        assert 500 in found
+        assert found.marked
+
+
 def test_overload_is_refused_and_the_cells_named_would_do():
     rng = np.random.default_rng(4)
     counts, numbers = np.array([1, 20_000]), np.array([5_000, 5_000])

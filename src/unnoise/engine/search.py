@@ -328,7 +328,10 @@ def add_points(search: Search, counts: Int64, total: float, *, origin: int = 0) 
 
 
 def certify(search: Search, counts: Int64) -> None:
-    """Keep the likeliest models that pass the certificate, but SLIGHT of the weight; the best alone if none does."""
+    """Keep the likeliest models that pass the certificate, but SLIGHT of the weight; all if none does.
+
+    Of a handful of cells even the true law leaves more to the background than UNEXPLAINED: nothing is then told apart.
+    """
     best = search.best
     search.tried = search.models
     if best is None:
@@ -347,5 +350,5 @@ def certify(search: Search, counts: Int64) -> None:
             carried += own
         else:
             search.uncertified += 1
-    search.models = kept or [best]
+    search.models = kept or [one for one, own in zip(near, weight) if own > SLIGHT]
     search.best = search.models[0]
