@@ -185,12 +185,12 @@ def old_set_first() -> Iterator[None]:
 
 @contextmanager
 def told_and_forgotten() -> Iterator[None]:
-    """Write every other entry, and tell of all."""
+    """Write the first entry alone, and tell of all: whoever waits for one to be told finds it missing."""
     real, calls = Ledger.write, []
 
     def forgetting(self: Ledger, *words: Any) -> None:
         calls.append(words)
-        if len(calls) % 2:
+        if len(calls) == 1:
             real(self, *words)
 
     Ledger.write = forgetting
