@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from oracles_answers import holds_between, noisy_profile
-from unnoise.answers.bands import NO_END, Bands
-from unnoise.answers.estimate import critical_level
+from unnoise.answers.bands import Bands
+from unnoise.answers.estimate import NO_END, critical_level
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.answers.simulate import Setting
 from unnoise.errors import InputError

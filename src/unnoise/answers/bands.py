@@ -52,7 +52,7 @@ from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
 from .estimate import NO_END
 
-__all__ = ["NO_END", "Bands", "Limits", "binomial_upper", "bounded_normal", "inverse_taps"]
+__all__ = ["Bands", "Limits", "binomial_upper", "bounded_normal", "inverse_taps"]
 
 GUARD = 0.1
 """Error probability of the limits by domination, as a share of 1 − level; they only ever narrow the interval."""

@@ -30,9 +30,9 @@ from ..errors import InputError
 from ..estimators._fit import Notice
 from ..estimators.falling import falling, largest_count, spread, upper_quantile
 from ..estimators.linear import Function
-from .bands import NO_END, Limits
+from .bands import Limits
 from .diagram import Diagram
-from .estimate import Estimate
+from .estimate import NO_END, Estimate
 from .profile import Answers, Profile
 from .sums import xlogx
 

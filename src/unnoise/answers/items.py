@@ -47,8 +47,8 @@ from ..estimators.collisions import ItemLaw, collisions, decompound
 from ..estimators.linear import Function
 from ..estimators.methods import METHODS, estimate_law
 from ..noisy import NoisyProfile
-from .bands import NO_END, Limits
-from .estimate import TOO_NOISY, Estimate
+from .bands import Limits
+from .estimate import NO_END, TOO_NOISY, Estimate
 from .modelled import ModelledProfile
 from .profile import Answers, Profile, identity
 from .render import sensible

@@ -38,8 +38,8 @@ from ..engine.posterior import Posterior
 from ..errors import ConvergenceError
 from ..estimators.cells import KnownLaw, known_law
 from ..estimators.linear import Function
-from .bands import NO_END, Limits
-from .estimate import Estimate
+from .bands import Limits
+from .estimate import NO_END, Estimate
 from .profile import Profile, identity
 from .sums import bounded, xlogx
 

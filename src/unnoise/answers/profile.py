@@ -28,9 +28,9 @@ from ..estimators._fit import Fit, Notice
 from ..estimators.linear import Function
 from ..noisy import NoisyProfile
 from . import render as _render
-from .bands import NO_END, Bands, Limits
+from .bands import Bands, Limits
 from .check import claim_warnings
-from .estimate import KINDS, Columnar, Estimate
+from .estimate import KINDS, NO_END, Columnar, Estimate
 from .sums import bounded, check_growth, entropy_limits, sum_limits, vectorised, xlogx
 
 if TYPE_CHECKING:

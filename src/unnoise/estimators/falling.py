@@ -161,7 +161,7 @@ def falling(curve: NoisyCurve) -> tuple[Int64, Floats]:
         step = fitted - np.append(fitted[1:], 0.0)
         some = step > 0
         return _middles(curve)[:kept][some], step[some]
-    columns, groups, reached = _columns(curve)
+    columns, groups, reached = corner(curve)
     if columns == 0:
         return np.zeros(0, dtype=np.int64), np.zeros(0)
     return _assembled(curve, columns, reached, _ranks(curve, columns, groups))
@@ -198,13 +198,7 @@ def _remaining(numbers: Int64) -> Floats:
     return np.append(np.cumsum(np.abs(numbers[::-1].astype(float)))[::-1], 0.0)
 
 
-def corner(curve: NoisyCurve) -> tuple[int, int]:
-    """Return how many blocks of columns and groups of rows the fitted diagram has."""
-    columns, groups, _ = _columns(curve)
-    return columns, groups
-
-
-def _columns(curve: NoisyCurve) -> tuple[int, int, Floats]:
+def corner(curve: NoisyCurve) -> tuple[int, int, Floats]:
     """Return the blocks of columns and groups of rows of the fitted diagram, and S by block of columns."""
     cost = _Costs(curve)
     tried = {j: cost(j) for j in [*_ladder(cost.most), cost.most]}
