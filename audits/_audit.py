@@ -10,7 +10,8 @@ The result of a step is anything JSON holds; it is kept under ``out/audit`` as s
 command goes on where it was interrupted. ``close`` prints the verdict, writes it into docs/trust.md between the markers
 of the part, and ends the process with code 0, or 1 where something failed: a claim, *or a broken variant that was not
 caught*. ``--short`` is a run of seconds for the tests: nothing is kept and nothing written. ``--share 1/2`` runs every
-second step and keeps it for the run without the option, so that two processes can share the work.
+second step and keeps it for the run without the option, so that two processes can share the work. ``--so-far`` gives
+the verdict of the steps that are kept, says that it is one, and leaves them to be gone on with.
 """
 
 from __future__ import annotations
@@ -78,7 +79,9 @@ class Audit:
         parser.add_argument("--seed", type=int, default=1, help="of everything but the noise that leaves")
         parser.add_argument("--again", action="store_true", help="forget what an interrupted run has kept")
         parser.add_argument("--share", metavar="I/N", default="1/1", help="run the I-th of every N steps, and no more")
+        parser.add_argument("--so-far", action="store_true", help="judge what an interrupted run has kept")
         options = parser.parse_args(words)
+        self._so_far = options.so_far
         self._share, self._shares = map(int, options.share.split("/"))
         self.part, self.page, self.short, self.seed = part, page, options.short, options.seed
         self._sizes = {name: pair[options.short] for name, pair in sizes.items()}
@@ -99,6 +102,8 @@ class Audit:
 
     def run(self, calls: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
         """Return the results of the calls by name: those kept, then the rest, each kept when it ends."""
+        if self._so_far:
+            calls = {name: call for name, call in calls.items() if name in self._steps}
         self._asked += calls
         mine = list(enumerate(calls.items(), 1))[self._share - 1 :: self._shares]
         for number, (name, call) in mine:
@@ -126,6 +131,7 @@ class Audit:
     def close(self, summary: str, text: str, failures: Sequence[str], *packages: str) -> None:
         """Give the verdict: print it, write it into the page, put the steps aside, and end the process."""
         verdict = f"**Failed**: {len(failures)} of its checks, listed below" if failures else "**Passed**"
+        verdict += " (so far: the run was not carried to its end)" if self._so_far else ""
         steps = [self._steps[name] for name in self._asked]
         commits = list(dict.fromkeys(step["commit"] for step in steps))
         seconds = sum(step["seconds"] for step in steps)
@@ -142,7 +148,7 @@ class Audit:
         if self._path is not None:
             write_section(self.part, section, page=self.page)
             summarise(self.page)
-            for path in {self._path, *self._files}:
+            for path in set() if self._so_far else {self._path, *self._files}:
                 if path.exists():
                     path.replace(path.with_suffix(".last.json"))
         sys.exit(1 if failures else 0)

@@ -278,8 +278,8 @@ def use_file(read: Read) -> None:
             place.write_bytes(read.data)
         stream = io.BytesIO(read.data) if read.streamed else None
         source = open_source(["-" if read.streamed else place], format=read.format, stream=stream)
-        columns = (source.item,) if source.item else ("x",)
-        feed(_kept("hashed"), source.batches(Wanted(columns=columns, counts=source.counts)))
+        columns = (source.kind.item,) if source.kind.item else ("x",)
+        feed(_kept("hashed"), source.batches(Wanted(columns=columns, counts=source.kind.counts)))
     finally:
         place.unlink(missing_ok=True)
         if _kept("hashed")._broken or _kept("hashed")._types not in (None, ("str",)):

@@ -1,4 +1,4 @@
-"""Random sketches against the rules that every answer keeps (benchmarks/invariants.py), and two wrong answers beside.
+"""Random sketches against the rules that every answer keeps (:mod:`_rules`), and two wrong answers beside.
 
 No rule may ever be broken: no contradiction, and no interval that misses the truth by more than FARTHEST of its widths.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from _audit import Audit, table
-from invariants import FARTHEST, broken, check, draw
+from _rules import FARTHEST, broken, check, draw
 
 from unnoise.answers.reconstruct import reconstruct
 
@@ -21,18 +21,18 @@ PIECE = 50
 
 def piece(seed: int, number: int, runs: int, most: int) -> dict[str, Any]:
     """Return what broke in some runs, how many missed by far, and how many answers were marked or refused."""
-    found: list[str] = []
-    far = marked = 0
+    found: dict[bool, list[str]] = {False: [], True: []}  # by whether it is a miss by far
+    marked = 0
     for run in range(runs):
         case = draw(np.random.default_rng([seed, number, run]), most)
         try:
             rules, mark = check(case)
         except Exception as error:  # every failure is a finding here
             rules, mark = [f"{type(error).__name__}: {error}"], False
-        far += any("widths" in rule for rule in rules)
         marked += mark
-        found += [f"run {number}.{run}: {case}: {rule}" for rule in rules if "widths" not in rule]
-    return {"runs": runs, "broken": found, "far": far, "marked": marked}
+        for rule in rules:
+            found["widths" in rule].append(f"run {number}.{run}: {case}: {rule}")
+    return {"runs": runs, "broken": found[False], "far": found[True], "marked": marked}
 
 
 def controls(seed: int, wanted: int) -> dict[str, int]:
@@ -58,19 +58,18 @@ def main() -> None:
     sizes = [min(PIECE, audit["runs"] - at) for at in range(0, audit["runs"], PIECE)]
     calls = {f"runs {i * PIECE}…": partial(piece, audit.seed, i, n, audit["most"]) for i, n in enumerate(sizes)}
     pieces = list(audit.run(calls).values())
-    caught = audit.run({"wrong answers": partial(controls, audit.seed, audit["controls"])})["wrong answers"]
-    rules = [rule for each in pieces for rule in each["broken"]]
-    far, marked = (sum(each[name] for each in pieces) for name in ("far", "marked"))
-    failures = rules[:20]
-    if far:
-        failures.append(f"{far} answers miss the truth by more than {FARTHEST:g} widths of their interval")
+    caught = audit.run({"wrong answers": partial(controls, audit.seed, audit["controls"])}).get("wrong answers", {})
+    rules, far = ([rule for each in pieces for rule in each[name]] for name in ("broken", "far"))
+    marked = sum(each["marked"] for each in pieces)
+    failures = [*rules[:20], *far[:20]]
     failures += [f"{name}: {n} of {audit['controls']} found out" for name, n in caught.items() if n < audit["controls"]]
     rows = [["contradictions, infinities, answers beyond the cells", len(rules), "0"],
-            [f"runs with an interval that misses by more than {FARTHEST:g} widths", far, "0"],
+            [f"intervals that miss by more than {FARTHEST:g} widths", len(far), "0"],
             ["runs marked as too noisy, or refused", marked, "any"],
             *([f"broken on purpose: {name}, found out", f"{n} of {audit['controls']}", "all"]
               for name, n in caught.items())]  # fmt: skip
-    summary = f"{audit['runs']:,} random sketches of up to 2^{audit['most']} cells, {len(rules)} broken rules"
+    done = sum(each["runs"] for each in pieces)
+    summary = f"{done:,} random sketches of up to 2^{audit['most']} cells, {len(rules)} broken rules"
     audit.close(summary, table(["", "found", "allowed"], rows), failures, "scipy")
 
 

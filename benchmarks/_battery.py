@@ -22,7 +22,9 @@ from unnoise.estimators.auto import whole_cells
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyProfile
 
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+_ABOVE = [folder / "shared" / "data" for folder in Path(__file__).resolve().parents[2:]]
+SHARED = next((folder for folder in _ABOVE if folder.is_dir()), _ABOVE[0])
+"""Beside the repository, or beside what a working tree of it lies in."""
 SYNTHETIC = ("all ones", "Poisson 5", "Zipf 1.5", "Zipf 2.2", "geometric 20", "uniform 200", "bimodal")
 METRICS = ("ℓ1", "ℓ2", "ℓ∞", "W1")
 LONGEST_ZIPF = 100_000

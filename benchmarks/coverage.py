@@ -5,12 +5,8 @@ judged in three classes: *dense* (at least 10 cells expected at each of the nois
 93–97 %), *sparse, truth not 0* and *sparse, truth 0* (target ≥ 93 %). Every statistic must reach 93 %.
 
     python benchmarks/coverage.py [--quick] [--method auto] [--power 1] [--beyond] [--write]
-    python benchmarks/coverage.py --kinds [merges hashed levels sampled] [--repetitions 20] [--record FILE] [--write]
 
-``--kinds`` is about the two kinds of interval, and about bands that hold as a whole: merged sketches (k = 1, 2, 3, 7,
-20), hashed ones at loads from 0.05 to 4, levels and samples, with data *and* noise drawn anew in every run (a model is
-right about the law of the data, not about each data set by itself). With ``--record`` a run of ``--minutes`` goes on
-where the last one ended. The audit takes 1,000 repetitions a row.
+Merged, hashed and sampled sketches and both kinds of interval are the audit's (audits/coverage.py, docs/trust.md).
 
 ``--beyond`` adds rows for four profiles at ε = 0.5: a million cells, and power 2 (two merged sketches), with `isotonic`
 and `auto`. Of so few runs only what they come to together says something about single statistics.
@@ -19,7 +15,6 @@ and `auto`. Of so few runs only what they come to together says something about 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections import defaultdict
@@ -31,8 +26,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 from _report import machine, write_section
 
 from unnoise.answers.reconstruct import reconstruct
-from unnoise.answers.simulate import Setting
-from unnoise.errors import OverloadError
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyProfile, tally
 
@@ -40,23 +33,6 @@ BEYOND = ("all ones", "Poisson 5", "Zipf 1.5", "uniform 0..200")
 """Profiles of the additional rows; (cells, power) and repetitions by method below."""
 BEYOND_SIZES = ((10**6, 1), (10**4, 2), (10**6, 2))
 BEYOND_REPETITIONS = {"isotonic": 100, "auto": 40}
-
-KINDS = {
-    "merges": [
-        Setting("known", 1, 10_000, 10_000, merges=k, shape=shape)
-        for k in (1, 2, 3, 7, 20) for shape in ("geometric:20", "poisson:5", "uniform:50")
-    ],
-    "hashed": [Setting("hashed", 1, 1 << 14, round(load * (1 << 14)), shape=2.5) for load in (0.05, 0.25, 1, 2, 4)],
-    "levels": [Setting("hashed", 1, 1 << 14, items, levels=8, shape=2.5) for items in (3_000, 30_000)],
-    "sampled": [Setting("sampled", 1, 5_000, 50_000, shape=shape) for shape in ("geometric:20", "poisson:5", 2.5)],
-}
-"""Settings of the rows by kind of interval."""
-ENOUGH = 30
-"""Items from which an entry counts as dense in these rows."""
-TOGETHER = np.arange(1, 21)
-"""Counts of the bands."""
-BLOCK = 20
-"""Releases that are recorded together."""
 
 QUANTILES = (0.25, 0.5, 0.9, 0.99)
 CLASSES = ("dense", "sparse, truth not 0", "sparse, truth 0")
@@ -227,108 +203,6 @@ def beyond(seed):
     return rows
 
 
-def judge(p, release, result):
-    """Whether each interval of one release holds: dense entries, statistics, and the band as a whole."""
-    values, how_many = release.values, release.how_many
-    truth = np.bincount(values[values <= TOGETHER[-1]], how_many[values <= TOGETHER[-1]], TOGETHER[-1] + 1)[1:]
-    entries = p.entries(TOGETHER)
-    low, high = entries.low * p.items, entries.high * p.items
-    dense = truth >= ENOUGH
-    result["dense"] += [((low <= truth + 1e-6) & (truth - 1e-6 <= high))[dense].sum(), dense.sum(),
-                        (high - low)[dense].sum()]
-    items = how_many.sum()
-    ranked = values[np.searchsorted(np.cumsum(how_many), [np.ceil(q * items - 1e-9) for q in (0.5, 0.9)])]
-    asks = [
-        ("distinct", p.distinct, how_many[values > 0].sum()), ("total", p.total, values @ how_many),
-        ("at_least(2)", p.at_least(2), how_many[values >= 2].sum()),
-        ("at_least(5)", p.at_least(5), how_many[values >= 5].sum()),
-        ("median", p.quantile(0.5), ranked[0]), ("quantile(0.9)", p.quantile(0.9), ranked[1]),
-    ]
-    for name, e, true in asks:
-        result[name] += [e.low - 1e-6 <= true <= e.high + 1e-6, 1, e.high - e.low]
-    result["band"] += [truth in p.band(TOGETHER), 1, 0]
-
-
-def kinds_of(setting):
-    return ("model",) if setting.kind == "hashed" else ("robust", "model")
-
-
-def some_releases(setting, seed, block):
-    """What BLOCK releases of a setting come to: by kind and answer the hits, trials and widths; and those refused."""
-    found = {kind: defaultdict(lambda: np.zeros(3)) for kind in kinds_of(setting)}
-    rng, refused = np.random.default_rng([seed, block]), 0
-    for _ in range(BLOCK):
-        release = setting.draw(rng)
-        try:
-            p = reconstruct(release.noisy)
-        except OverloadError:
-            refused += 1
-            continue
-        for kind in found:
-            judge(p.with_intervals(kind), release, found[kind])
-    return {"refused": refused, **{kind: {n: list(e) for n, e in got.items()} for kind, got in found.items()}}
-
-
-def described(name, setting):
-    return {"merges": f"k = {setting.merges}", "hashed": f"load {setting.items / setting.cells:.2g}",
-            "levels": f"{setting.items:,} items, 8 levels", "sampled": "1 in 10"}[name]
-
-
-def kept_blocks(record):
-    """What was recorded, by name of the block."""
-    if record is None or not record.exists():
-        return {}
-    return dict(json.loads(line) for line in record.read_text().splitlines())
-
-
-def by_kind(names, repetitions, seed, record, minutes):
-    """Rows for KINDS: setting, kind, releases, and what was covered; goes on where the record ends."""
-    known, started = kept_blocks(record), time.perf_counter()
-    settings = [(name, setting) for name in names for setting in KINDS[name]]
-    for block in range(-(-repetitions // BLOCK)):  # all settings a little further, then again
-        for name, setting in settings:
-            key = f"{name}, {described(name, setting)}, {setting.shape}, {seed}, {block}"
-            if key in known or time.perf_counter() - started > 60 * minutes:
-                continue
-            known[key] = some_releases(setting, seed, block)
-            if record is not None:
-                with record.open("a") as file:
-                    file.write(json.dumps([key, known[key]]) + "\n")
-    rows = []
-    for name, setting in settings:
-        start = f"{name}, {described(name, setting)}, {setting.shape}, {seed}, "
-        blocks = [kept for key, kept in known.items() if key.startswith(start)]
-        for kind in kinds_of(setting):
-            got = defaultdict(lambda: np.zeros(3))
-            for kept in blocks:
-                for answer, entry in kept[kind].items():
-                    got[answer] += entry
-            rows.append([
-                name, described(name, setting), str(setting.shape), kind, f"{BLOCK * len(blocks)}",
-                cell(got["dense"]), wide(got["dense"]),
-                *(cell(got[n]) for n in ("distinct", "total", "at_least(2)", "at_least(5)", "median")),
-                cell(got["quantile(0.9)"]), cell(got["band"]), f"{sum(kept['refused'] for kept in blocks)}",
-            ])
-            print(" | ".join(rows[-1]), flush=True)
-    return rows
-
-
-def report_kinds(options):
-    repetitions = options.repetitions or 20
-    rows = by_kind(options.kinds or list(KINDS), repetitions, options.seed, options.record, options.minutes)
-    told = ["", "setting", "shape", "kind", "releases", "entries", "width", "distinct", "total", "at_least(2)",
-            "at_least(5)", "median", "quantile(0.9)", "band of 1..20", "refused"]
-    fewest = max(1, min(int(row[4]) for row in rows))
-    text = (
-        f"## Coverage by kind of interval\n\n{machine('numpy', 'scipy')}; method `auto`, ε = 1, data and noise drawn "
-        f"anew in every release. Percent; a true 95 % scatters by ± {100 * 2 * (0.95 * 0.05 / fewest) ** 0.5:.1f} in "
-        f"{fewest} releases.\n\n{table(rows, told)}\n"
-    )
-    print(text)
-    if options.write:
-        write_section("coverage-kinds", text)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer repetitions, d = 10⁴ only")
@@ -340,13 +214,8 @@ def main():
     parser.add_argument("--repetitions", type=int)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--beyond", action="store_true", help="rows for a million cells and for power 2 as well")
-    parser.add_argument("--kinds", nargs="*", choices=list(KINDS), help="coverage by kind of interval")
-    parser.add_argument("--record", type=Path, help="file of what --kinds has found, continued where it ends")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop --kinds after so long")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    if options.kinds is not None:
-        return report_kinds(options)
     sizes = options.cells or ([10**4] if options.quick else [10**4, 10**6])
     repetitions = options.repetitions or (20 if options.quick else 200)
     rng = np.random.default_rng(options.seed)

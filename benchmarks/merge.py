@@ -1,7 +1,7 @@
 """Merged sketches: what k noises leave of reach and frequency.
 
 Run ``python benchmarks/merge.py [--quick] [--only shapes,wfa] [--shape …] [--kind …] [--epsilon …] [--k …] [--runs N]
-[--no-bound] [--record FILE] [--minutes M] [--write]``.
+[--shape-runs N] [--no-bound] [--record FILE] [--minutes M] [--write]``.
 
 Only ``un.reconstruct`` is measured, on the sum of k sketches, whose law is simulated directly: exact cells plus noise
 of power k (``--check`` compares that with k sketches merged through the public API).
@@ -136,14 +136,14 @@ def line(name: str, kind: str, epsilon: str, k: int, found: dict[str, float]) ->
 
 def shapes(options: argparse.Namespace) -> list[str]:
     """Shapes × kind × ε × k."""
-    lines = [f"{ITEMS:,} items, 2¹⁷ cells, {options.runs} runs each.", "", HEAD]
+    lines = [f"{ITEMS:,} items, 2¹⁷ cells, {options.shape_runs} runs each.", "", HEAD]
     for name in options.shape or SHAPES:
         for kind in options.kind:
             for epsilon in options.epsilon:
                 for k in options.k:
                     rng = np.random.default_rng([17, k])
                     rows = []
-                    for _ in range(options.runs):
+                    for _ in range(options.shape_runs):
                         frequencies = SHAPES[name](ITEMS, rng)
                         cells = (hashed_cells if kind == "hashed" else known_cells)(frequencies, rng)
                         rows.append(measure(merged(cells, kind, EPSILONS[epsilon], k), frequencies, None))
@@ -235,6 +235,7 @@ def plot(errors: dict[str, dict[int, float]]) -> None:
                   textcoords="offset points", fontsize=8, color="0.35")
     axes.set(xscale="log", yscale="log", xlabel="sites merged (ε = ln 3 each, 2¹⁷ cells)", ylabel="RMSE of reach, %")
     axes.set_xticks([1, 2, 3, 5, 8, 13, 20], ["1", "2", "3", "5", "8", "13", "20"], minor=False)
+    axes.set_yticks([0.5, 1, 2, 5, 10], ["0.5", "1", "2", "5", "10"], minor=False)
     axes.minorticks_off()
     axes.legend(fontsize=8, frameon=False)
     figure.savefig(IMAGES / "merge.svg", metadata={"Date": None})
@@ -273,6 +274,7 @@ def main() -> None:
     parser.add_argument("--epsilon", nargs="*", choices=list(EPSILONS))
     parser.add_argument("--k", nargs="*", type=int)
     parser.add_argument("--runs", type=int)
+    parser.add_argument("--shape-runs", type=int, help="runs of a shape, as many as of a scenario unless given")
     parser.add_argument("--no-bound", action="store_true", help="let the estimator not know the bound on counts")
     parser.add_argument("--record", type=Path, help="file of finished runs of the scenarios, continued where it ends")
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no run of a scenario after so long")
@@ -280,6 +282,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     options.runs = options.runs or (3 if options.quick else 100)
+    options.shape_runs = options.shape_runs or options.runs
     options.k = options.k or list(MERGED_QUICKLY if options.quick else MERGED)
     options.epsilon = options.epsilon or (["1"] if options.quick else list(EPSILONS))
     text = ["## Merged sketches", "", machine("numpy", "scipy"), ""]

@@ -4,14 +4,16 @@ Run ``python benchmarks/sites.py [--quick] [--runs N] [--k …] [--scenario …]
 [--keep FILE] [--minutes M] [--write]``.
 
 *merged*: sealed sketches added up, k noises; *side by side*: the same sketches beside each other, ``un.union``;
-*two servers*: shares of cells, two noises whatever k; *one place*: who is trusted adds one noise. A person is counted
+*two servers*: shares of cells, two noises whatever k, in the cells that a sum of k sites needs (``Task.layout_of``);
+*one place*: who is trusted adds one noise. A person is counted
 at most once a site in the reach scenarios, three times in the others, and the estimators are told so (``max_count``).
 
 Noise is simulated by its law (tests/test_shares.py and ``benchmarks/merge.py --check`` compare it with the real thing).
 Sets that pass: the largest of the numbers tried up to which 95 % of the runs are within 5 % of the truth. Beside them
 stand the published figures of vector-of-counts and Bloom filters. *Bound* is the least standard error that anybody can
-have from such a sum alone who assumes nothing of the profile (Fisher). ``--tables N`` makes N random tables consistent
-and counts broken rules (with ``--scenario`` and no name: nothing else).
+have from such a sum alone (or from whole cells beside each other: up to 3 sites) who assumes nothing of the profile
+(Fisher). *Seconds* are of the processor. ``--tables N`` makes N random tables consistent and counts broken rules (with
+``--scenario`` and no name: nothing else).
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ import math
 import sys
 import time
 import warnings
+from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -36,9 +40,12 @@ from _wfa import (
     histogram,
     shuffle_distance,
 )  # fmt: skip
+from scipy.stats import binom
 
 import unnoise as un
 from unnoise.layout import Layout
+from unnoise.protocols.shares import Task
+from unnoise.protocols.shares.server import folded
 
 Row = dict[str, float]
 CELLS = 1 << 17
@@ -46,29 +53,81 @@ LAYOUT = Layout(kind="hashed", cells=CELLS, hash_seed=0, item_types=("int",))
 EPSILON = math.log(3)
 WAYS = ("merged", "side by side", "two servers", "one place")
 TRIED = (1, 2, 3, 5, 8, 13, 20)
+BESIDE = 3
+"""Most sites whose cells beside each other get a bound."""
 BYTES = {"merged": 8 * CELLS, "side by side": 8 * CELLS, "two servers": 8 * CELLS + 32, "one place": 8 * CELLS}
 
 
-def summed(cells: np.ndarray, power: int) -> un.NoisyCounts:
+def summed(cells: np.ndarray, power: int, layout: Layout = LAYOUT) -> un.NoisyCounts:
     """Cells with ``power`` noises."""
-    noisy = cells + un.discrete_laplace(CELLS, EPSILON, power=power)
-    return un.NoisyCounts(noisy, un.DiscreteLaplace(EPSILON, power), LAYOUT)
+    noisy = cells + un.discrete_laplace(cells.size, EPSILON, power=power)
+    return un.NoisyCounts(noisy, un.DiscreteLaplace(EPSILON, power), layout)
 
 
-def least_error(histogram: np.ndarray, power: int) -> float:
+def task_of(name: str) -> Task:
+    """The task of the two servers; a site expects each item of its set once, in FREQUENCY twice."""
+    expected = 40_000 if name in ("independent", "fully overlapping", *FREQUENCY) else 20_000
+    return Task(LAYOUT, Fraction(EPSILON), "benchmark", occurrences=expected)
+
+
+def least_error(histogram: np.ndarray, power: int, cells: int = CELLS, ways: np.ndarray | None = None) -> float:
     """Smallest relative standard error of the number of items from the sum alone, without any prior: the Fisher bound.
 
-    ``histogram[t − 1]`` items of count t, all t up to the largest free; less what these items vary by themselves.
+    ``histogram[t − 1]`` items of count t, all t up to the largest free, or free in the rows of ``ways`` alone; less
+    what these items vary by themselves.
     """
     size = 1 << 10
     turn = np.exp(-2j * np.pi * np.arange(size) / size)
     noise = np.fft.fft(np.fft.ifftshift(un.DiscreteLaplace(EPSILON, power).pmf(np.arange(-size // 2, size // 2))))
     items = np.maximum(histogram, 1.0)
-    law = np.fft.ifft(noise * np.exp(sum(n / CELLS * (turn**t - 1) for t, n in enumerate(items, 1)))).real
+    law = np.fft.ifft(noise * np.exp(sum(n / cells * (turn**t - 1) for t, n in enumerate(items, 1)))).real
     seen = law > 1e-13
-    slopes = np.array([np.roll(law, t) - law for t in range(1, items.size + 1)])[:, seen]
-    known = np.linalg.pinv((slopes / law[seen]) @ slopes.T / CELLS) - np.diag(items)
-    return math.sqrt(max(float(known.sum()), 0.0)) / float(items.sum())
+    ways = np.eye(items.size) if ways is None else ways
+    slopes = ways @ np.array([np.roll(law, t) - law for t in range(1, items.size + 1)])[:, seen]
+    known = np.linalg.pinv((slopes / law[seen]) @ slopes.T / cells)
+    total = ways.sum(axis=1)
+    return math.sqrt(max(float(total @ known @ total - items.sum()), 0.0)) / float(items.sum())
+
+
+def least_beside(sites: Sequence[np.ndarray]) -> float:
+    """The same from the cells of few sites beside each other, each of which counts an item once.
+
+    The number of items in every set of sites is free; the law of a cell is a Fourier transform in a dimension a site.
+    """
+    k, size = len(sites), 32
+    seen = np.zeros(1 + max(int(items.max()) for items in sites), dtype=np.int64)
+    for j, items in enumerate(sites):
+        seen[items] |= 1 << j
+    number = np.bincount(seen, minlength=1 << k)[1:].astype(float)
+    steps = [[j for j in range(k) if which >> j & 1] for which in range(1, 1 << k)]
+    noise = un.DiscreteLaplace(EPSILON).pmf(np.fft.fftfreq(size, 1 / size).round().astype(np.int64))
+    empty = np.zeros((size,) * k)
+    empty[(0,) * k] = 1.0
+    there = [np.roll(empty, [1] * len(axes), axes) for axes in steps]
+    exponent = sum(n / CELLS * (np.fft.fftn(one) - 1) for n, one in zip(number, there))
+    spectrum = np.exp(exponent) * np.prod(np.meshgrid(*[np.fft.fft(noise)] * k, indexing="ij"), axis=0)
+    law = np.fft.ifftn(spectrum).real
+    likely = law > 1e-13
+    slopes = np.array([(np.roll(law, [1] * len(axes), axes) - law)[likely] for axes in steps])
+    known = np.linalg.inv((slopes / law[likely]) @ slopes.T / CELLS)
+    return math.sqrt(max(float(known.sum() - number.sum()), 0.0)) / float(number.sum())
+
+
+def told_binomial(sites: int) -> float:
+    """The same for *remarketing*, merged, if one knew that each of a list is at every site with one chance.
+
+    How long the list is and how large the chance remain to be found: two numbers instead of one for each count.
+    """
+    counts, listed, chance = np.arange(1, sites + 1), 40_000, 0.5
+    items = listed * binom.pmf(counts, sites, chance)
+    return least_error(items, sites, ways=np.array([items, items * (counts - sites * chance)]))
+
+
+def told_two(sites: int) -> float:
+    """The same for *sequential, one*, merged, if one knew that no item is at more than two sites."""
+    items, ways = np.zeros(sites), np.eye(2, sites)
+    items[:2] = 20_000, 10_000 * (sites - 1)
+    return least_error(items, sites, ways=ways)
 
 
 def profile_of(noisy: un.NoisyCounts, bound: int) -> un.Profile:
@@ -82,10 +141,10 @@ def frequencies_of(profile: un.Profile) -> np.ndarray:
     return counts
 
 
-def measure(way: str, exact: np.ndarray, sealed: list[un.NoisyCounts], truth: np.ndarray, most: int) -> Row:
+def measure(way: str, name: str, exact: np.ndarray, sealed: list[un.NoisyCounts], truth: np.ndarray) -> Row:
     """One answer of one way against the frequencies of the union."""
-    k = len(sealed)
-    start = time.perf_counter()
+    k, most, task = len(sealed), 3 if name in FREQUENCY else 1, task_of(name)
+    start = time.process_time()
     shuffle = math.nan
     try:
         if way == "side by side":
@@ -94,15 +153,18 @@ def measure(way: str, exact: np.ndarray, sealed: list[un.NoisyCounts], truth: np
             if way == "merged":
                 law = un.DiscreteLaplace(EPSILON, k)
                 noisy = un.NoisyCounts(np.sum([s.counts for s in sealed], axis=0), law, LAYOUT)
+            elif way == "two servers":
+                layout = task.layout_of(k)
+                noisy = summed(folded(exact.astype(np.uint64), layout).astype(np.int64), 2, layout)
             else:
-                noisy = summed(exact, 2 if way == "two servers" else 1)
+                noisy = summed(exact, 1)
             found = profile_of(noisy, most * k)
             reach, shuffle = found.distinct, shuffle_distance(frequencies_of(found), histogram(truth))
     except (un.OverloadError, un.ConvergenceError):
         return {"refused": 1.0}
     return {
         "refused": 0.0, "error": reach.value / truth.size - 1, "covered": float(truth.size in reach),
-        "shuffle": shuffle, "seconds": time.perf_counter() - start,
+        "shuffle": shuffle, "seconds": time.process_time() - start,
     }  # fmt: skip
 
 
@@ -149,7 +211,6 @@ def run_once(name: str, run: int, options: argparse.Namespace, kept: Kept) -> No
     if not wanted or kept.late:
         return
     rng = np.random.default_rng([23, (*REACH, *FREQUENCY).index(name), run])
-    most = 3 if name in FREQUENCY else 1
     drawn = Scenario.draw(name, rng)
     cells = drawn.cells(CELLS, rng)
     sealed = [summed(c, 1) for c in cells]
@@ -157,10 +218,14 @@ def run_once(name: str, run: int, options: argparse.Namespace, kept: Kept) -> No
         if kept.late:
             return
         exact, truth = cells[:k].sum(axis=0), drawn.frequencies(k)
-        row = measure(way, exact, sealed[:k], truth, most)
+        row = measure(way, name, exact, sealed[:k], truth)
         if run == 0 and way != "side by side":
             power = {"merged": k, "two servers": 2, "one place": 1}[way]
-            row["least"] = least_error(np.bincount(truth, minlength=most * k + 1)[1:], power)
+            cells_then = task_of(name).layout_of(k).cells if way == "two servers" else CELLS
+            free = np.bincount(truth, minlength=(3 if name in FREQUENCY else 1) * k + 1)[1:]
+            row["least"] = least_error(free, power, cells_then)
+        elif run == 0 and name in REACH and k <= BESIDE:
+            row["least"] = least_beside(drawn.items[:k])
         kept.add((name, way, k, run), row)
 
 
@@ -314,6 +379,17 @@ NOTE = (
 )
 
 
+def told() -> str:
+    """What is the least from the merged file in two scenarios for one who is told more, in words."""
+    sites = (3, 5, 8, 20)
+    one, two = (" / ".join(f"{100 * least(k):.1f}" for k in sites) for least in (told_binomial, told_two))
+    return (
+        f"From the merged file alone, at {' / '.join(map(str, sites))} sites, no unbiased answer is better in "
+        f"*remarketing* than {one} %, even if all counts were known to be of one binomial law, nor in "
+        f"*sequential, one* than {two} %, even if every count were known to be 1 or 2."
+    )
+
+
 def runs_of(results: dict[str, dict[tuple[str, int], list[Row]]]) -> str:
     """Fewest and most runs of a row."""
     runs = [len(rows) for by_way in results.values() for rows in by_way.values()]
@@ -332,13 +408,13 @@ def report(options: argparse.Namespace, kept: Kept) -> None:
     text = [
         "## Many sites", "", machine("numpy", "scipy"), "",
         f"ε = ln 3, 2¹⁷ cells, {runs_of(results)} runs a row. {NOTE}", "",
-        *passing(passed, options), "", "![Error of reach against the number of sites](img/sites.svg)", "",
+        *passing(passed, options), "", told(), "", "![Error of reach against the number of sites](img/sites.svg)", "",
         *overlaps(kept), "", head, "|---" * 11 + "|", *body, "",
     ]  # fmt: skip
     if options.tables:
         text += [tables(options.tables, kept), ""]
         print(text[-2])
-    print("\n".join(passing(passed, options)))
+    print("\n".join([*passing(passed, options), told()]))
     if options.write:
         plot(results, options)
         write_section("sites", "\n".join(text))

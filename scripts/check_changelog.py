@@ -1,7 +1,8 @@
 """Refuse a state in which the code has changed since CHANGELOG.md last moved.
 
 A commit that changes src/unnoise must change CHANGELOG.md too, or be followed by one that does on its own line of
-history; uncommitted changes likewise. Outside a git checkout, or in a clone without history, nothing is said.
+history; uncommitted changes likewise. A shallow clone has no history to judge, so only what is not committed counts;
+outside a git checkout nothing is said.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ def git(*words: str, root: Path = ROOT) -> str | None:
 
 def unmentioned(root: Path = ROOT) -> list[str]:
     """Files of the code that changed since the changelog did."""
-    if git("rev-parse", "--is-shallow-repository", root=root) != "false" or git("diff", "HEAD", "--", PAGE, root=root):
+    if git("diff", "HEAD", "--", PAGE, root=root):
         return []
-    told = (git("rev-list", "-n", "300", "--full-history", "HEAD", "--", PAGE, root=root) or "").split()
-    since = git("log", "--no-merges", "--format=", "--name-only", "HEAD", "--not", *told, "--", CODE, root=root)
-    now = git("diff", "--name-only", "HEAD", "--", CODE, root=root)
-    return sorted({*(since or "").split(), *(now or "").split()})
+    changed = (git("diff", "--name-only", "HEAD", "--", CODE, root=root) or "").split()
+    if git("rev-parse", "--is-shallow-repository", root=root) == "false":
+        told = (git("rev-list", "-n", "300", "--full-history", "HEAD", "--", PAGE, root=root) or "").split()
+        since = git("log", "--no-merges", "--format=", "--name-only", "HEAD", "--not", *told, "--", CODE, root=root)
+        changed += (since or "").split()
+    return sorted(set(changed))
 
 
 def main() -> None:

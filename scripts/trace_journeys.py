@@ -138,11 +138,15 @@ def same_noise() -> Iterator[None]:
 
 
 def traced(name: str) -> Trace:
-    """Trace a journey; once before, so that importing is not part of it."""
+    """Trace a journey; once before, so that importing is not part of it, and with threads that are new each time:
+    those that were there before would not be seen."""
+    from unnoise.guard import crew
+
     make, _, _ = JOURNEYS[name]
     trace = Trace()
     for run in (lambda journey: journey(), trace.run):
         with tempfile.TemporaryDirectory() as folder, same_noise():
+            crew.cache_clear()
             run(make(Path(folder)))
     return trace
 

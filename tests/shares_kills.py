@@ -23,6 +23,8 @@ from unnoise.protocols.shares.server import Disk
 
 CALLS = ("open", "write", "fsync", "replace", "unlink")
 CELLS = 16
+FOLDER = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+"""In memory where that is possible: a killed process loses nothing there either, and waits for no disk."""
 
 
 def die_at(step: int) -> None:
@@ -89,7 +91,7 @@ def run(mode: str, side: str, step: int, later: int | None, epsilon: float) -> t
         parts.append(site.split())
     other_side = "difference" if side == "seed" else "seed"
     wrong: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="unnoise-kills-") as folder:
+    with tempfile.TemporaryDirectory(prefix="unnoise-kills-", dir=FOLDER) as folder:
         root = Path(folder)
         with Server.create(root / "other", task, other_side) as other:
             for part in parts:
@@ -167,7 +169,7 @@ def main() -> None:
     for step in range(1, 1000):
         lived, found, killed = run(mode, side, step, None, 40 if step % 2 else 1)
         kills, wrong = kills + killed, wrong + found
-        if lived:
+        if lived or (found and mode != "honest"):  # one is enough of a broken server
             steps = step - 1
             break
     rng = random.Random(seed)

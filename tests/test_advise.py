@@ -92,6 +92,15 @@ def test_hopeless_settings_are_called_so() -> None:
     assert "hardly told" in found.why or "refused" in found.why
 
 
+def test_where_nothing_tells_a_holder_still_needs_no_sketch() -> None:
+    """One item at ε = 0.05: all errors are of the order of the noise, and a sketch was advised by the luck of it."""
+    found = un.advise(epsilon=0.05, items=1, repetitions=2)
+    assert found.model == "direct"
+    assert "hardly told" in found.why
+    errors = {c.name: c.errors["l1"] for c in found.candidates}
+    assert ("wrong tool" in found.why) == (errors["sketch"] > errors["direct"])
+
+
 def test_bad_requests() -> None:
     for options in ({"items": 0}, {"items": 10, "sites": 0}, {"items": 10, "epsilon": 0}):
         with pytest.raises(InputError, match="must be"):

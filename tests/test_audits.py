@@ -87,6 +87,18 @@ def test_an_interrupted_run_goes_on(toy: Toy) -> None:
     assert len(toy.done) == 6, "a finished run starts afresh"
 
 
+def test_what_was_kept_can_be_judged_and_gone_on_with(toy: Toy) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        toy.run(stop=True)
+    assert toy.run("--so-far") == 0
+    assert toy.done == ["one"]
+    assert "**Passed** (so far: the run was not carried to its end)" in toy.page.read_text()
+    assert "3 letters at size 5" in toy.page.read_text()
+    assert toy.run() == 0
+    assert toy.done == ["one", "two", "three"], "no step twice"
+    assert "so far" not in toy.page.read_text()
+
+
 def test_two_processes_share_the_steps(toy: Toy) -> None:
     for share, done in (("2/2", ["two"]), ("1/2", ["two", "one", "three"])):
         with pytest.raises(SystemExit) as ended:

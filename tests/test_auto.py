@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from test_smooth import distance, noised
+from test_engine_smooth import distance, noised
 from unnoise.engine import points
 from unnoise.engine.banded import BandedChannel
 from unnoise.engine.body import body_of
@@ -96,6 +96,32 @@ def test_even_counts_are_even():
     fit = auto(noisy)
     assert distance(fit, counts) < 0.5 * distance(likelihood(noisy), counts)
     assert fit.mass[fit.support % 2 == 1].sum() < 0.1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_pattern_that_a_loose_walk_has_taken_over_is_seen(seed):
+    """Multiples of ten: walks loose enough to follow them leave nothing to be missed, and their tails are smooth."""
+    counts = 10 * (np.random.default_rng(seed).geometric(0.25, 5000) - 1)
+    noisy = noised(counts, 0.5, seed)
+    fit = auto(noisy)
+    assert "period 10" in fit.diagnostics["models"][0][0]
+    assert distance(fit, counts) < 0.8 * distance(likelihood(noisy), counts)
+
+
+def test_a_pattern_is_fitted_although_its_first_step_looks_hopeless():
+    """Multiples of five that noise of twice that scale has blurred: only many cells show them, in half of all draws."""
+    counts = 5 * (np.random.default_rng(0).geometric(1 / 11, 200_000) - 1)
+    fit = auto(noised(counts, 0.1, seed=50))
+    assert "period 5" in fit.diagnostics["models"][0][0]
+    assert fit.mass[fit.support % 5 > 0].sum() < 0.2
+
+
+def test_zeros_say_nothing_of_their_neighbours():
+    """70 % zeros and a hill at 30: next to 0 there is nothing, although the noise would hide some thousand cells."""
+    rng = np.random.default_rng(0)
+    counts = np.where(rng.random(1_000_000) < 0.7, 0, np.rint(rng.normal(30, 4, 1_000_000)).astype(int))
+    fit = auto(noised(counts, 0.5, seed=50))
+    assert fit.mass[(fit.support > 0) & (fit.support < 10)].sum() < 5e-4
 
 
 def test_masses_are_whole_cells():
@@ -230,6 +256,18 @@ def test_no_convergence_is_reported(monkeypatch):
     fit = auto(noisy)
     assert fit.method == "isotonic"
     assert "refused" in fit.diagnostics["fallback"]
+
+
+def test_a_few_ones_among_zeros_are_not_taken_for_none():
+    """500 cells, one item in each of 25 of them, ε = 2: no worse than `likelihood` in the mean, where all may be 0."""
+    ours = theirs = 0.0
+    for seed in range(40):
+        counts = np.random.default_rng(seed).poisson(0.05, 500)
+        noisy = noised(counts, 2, seed=100 + seed)
+        ours += distance(auto(noisy), counts)
+        theirs += distance(likelihood(noisy), counts)
+    print(f"ℓ1 ratio {ours / theirs:.3f}")
+    assert ours < 1.15 * theirs
 
 
 BATTERY = {

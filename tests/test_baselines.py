@@ -10,9 +10,11 @@ import pytest
 from oracles_answers import holds_between
 from unnoise import testing
 from unnoise.baselines import BASELINES, Released, graphical, karwa_degrees, synthetic_graph, vector_of_counts
-from unnoise.baselines.mechanisms import _draw
+from unnoise.baselines.mechanisms import _draw, thresholded
 from unnoise.errors import IncompatibleError, InputError
 from unnoise.noise import DiscreteLaplace
+
+ALARM = 1e-9
 
 
 def zipf(items: int, seed: int = 1) -> np.ndarray:
@@ -29,7 +31,9 @@ def boxes(released: Released, counts: np.ndarray) -> float:
 
 
 def mean_error(name: str, counts: np.ndarray, epsilon: float, runs: int = 8) -> float:
-    return float(np.mean([boxes(BASELINES[name](counts, epsilon), counts) for _ in range(runs)]))
+    """The mean over releases of a fixed seed: what is compared here has no law to compute a threshold from."""
+    with testing.seeded(7):
+        return float(np.mean([boxes(BASELINES[name](counts, epsilon), counts) for _ in range(runs)]))
 
 
 @pytest.mark.parametrize("name", sorted(BASELINES))
@@ -66,21 +70,59 @@ def test_naive_fills_the_expected_share_of_empty_cells() -> None:
 
 @pytest.mark.statistical
 def test_bins_carry_noise_for_sensitivity_two() -> None:
-    """Laplace mechanism: the variance of each bin is that of noise at ε/2, not at ε."""
+    """Laplace mechanism: as many bins are off by at most one as noise at ε/2 leaves; at ε (the control) it is more."""
     counts = np.repeat(np.arange(1, 401), 300)
     found = BASELINES["bins"](counts, 1)
-    spread = float(np.var(found.items[found.support <= 400] - 300))
-    low, high = (DiscreteLaplace(e).variance for e in ("0.75", "0.35"))
-    assert low < spread < high
-    assert not low < DiscreteLaplace(1).variance < high
+    near = int((np.abs(found.items[found.support <= 400] - 300) <= 1).sum())
+    half, whole = (float(DiscreteLaplace(e).pmf([-1, 0, 1]).sum()) for e in ("1/2", 1))
+    assert holds_between(near, 400, half, half)
+    assert not holds_between(near, 400, whole, whole)
+
+
+@pytest.mark.statistical
+def test_thresholds_let_a_bin_appear_by_noise_as_rarely_as_they_say() -> None:
+    """An empty bin is shown with probability P(Z ≥ threshold) ≤ δ; at half the threshold (the control) more often."""
+    delta, empty = 0.02, 9 * 2000
+    counts = np.repeat(np.arange(1, 2001), 200)  # bins up to ten times the largest count: the rest are empty
+    shown = int((thresholded(counts, 1, delta).support > 2000).sum())
+    least = math.ceil(math.log(1 / (2 * delta)) * 2)
+    chance = float(DiscreteLaplace("1/2").pmf(np.arange(least, 400)).sum())
+    assert chance <= delta
+    assert holds_between(shown, empty, chance, chance)
+    looser = float(DiscreteLaplace("1/2").pmf(np.arange(least // 2, 400)).sum())
+    assert not holds_between(shown, empty, looser, looser)
+
+
+def test_the_linear_program_errs_as_little_as_the_tally_of_its_noise() -> None:
+    """What its profile looks like through the noise is within 2·√(ln(2V/β)/2d) of the truth's, V values, β = 1e-9.
+
+    The truth is feasible, and by Hoeffding no share of the tally is farther from it than half of that; the program
+    finds what is nearest. Clamped noisy counts, the control, are farther away.
+    """
+    counts = np.repeat([0, 1, 2, 7], [180_000, 120_000, 60_000, 40_000])
+    law, values = DiscreteLaplace(1), np.arange(-30, 60)
+
+    def through(support: np.ndarray, items: np.ndarray) -> np.ndarray:
+        share = np.append(items, counts.size - items.sum()) / counts.size
+        return np.array([law.pmf(values - t) for t in np.append(support, 0)]).T @ share
+
+    truth = through(np.array([1, 2, 7]), np.array([12e4, 6e4, 4e4]))
+    bound = 2 * math.sqrt(math.log(2 * values.size / ALARM) / (2 * counts.size))
+    off = {}
+    for name in ("lp", "naive"):
+        found = BASELINES[name](counts, 1)
+        off[name] = float(np.abs(through(found.support, found.items) - truth).max())
+    print(off, bound)
+    assert off["lp"] < bound < off["naive"]
 
 
 def test_hay_has_the_error_of_its_theorem() -> None:
     """VLDB 2010, Theorem 2: where sorted counts have few distinct values, O(log³ n/ε²) in all instead of 2n/ε²."""
     counts, epsilon = np.full(4000, 50), 1.0
     squares = []
-    for _ in range(6):
-        found = BASELINES["hay"](counts, epsilon)
+    for seed in range(6):
+        with testing.seeded(seed):
+            found = BASELINES["hay"](counts, epsilon)
         squares.append(float(((found.support - 50) ** 2) @ found.items))
     plain = counts.size * DiscreteLaplace(epsilon).variance
     print(f"{np.mean(squares):.1f} against {plain:.0f}, log³ n = {math.log(4000) ** 3:.0f}")
@@ -91,11 +133,12 @@ def test_hay_has_the_error_of_its_theorem() -> None:
 def test_sorted_counts_err_like_the_root_of_their_sum(name: str) -> None:
     """ℓ1 of sorted counts O(√N/ε) (Blocki et al.; √(N/ε) up to logarithms for the others): 16 times N, 4 times that.
 
-    naive, the control, errs like N.
+    naive, the control, errs like N. Of all of them suresh scatters most (by 0.33 and 0.44 of its mean; their ratio is
+    5.7): over 60 runs 8 is more than five standard errors away. blocki is slow, and scatters by 0.12.
     """
-    small, large = zipf(1500), np.tile(zipf(1500), 16)
-    epsilon = 1.0
-    errors = [mean_error(name, counts, epsilon, 5) for counts in (small, large)]
+    items, runs = (300, 2) if name == "blocki" else (1500, 60)
+    small, large, epsilon = zipf(items), np.tile(zipf(items), 16), 1.0
+    errors = [mean_error(name, counts, epsilon, runs) for counts in (small, large)]
     bound = 4 * math.sqrt(large.sum()) / epsilon
     print(name, errors, bound)
     assert errors[1] < (bound if name != "ghazi" else 4 * bound)

@@ -10,12 +10,12 @@ import pytest
 
 from unnoise.checks import (
     LEVELS,
+    UNKNOWN,
     check_choice,
     check_integer,
     check_level,
     check_number,
     check_share,
-    check_unknown,
     is_integer,
 )
 from unnoise.errors import InputError
@@ -66,6 +66,6 @@ def test_choices_are_listed() -> None:
     check_choice("kind", "a", ("a", "b", "c"))
     with pytest.raises(InputError, match="kind must be one of a, b, c, got 'd'"):
         check_choice("kind", "d", ("a", "b", "c"))
-    assert check_unknown("drop") == "drop"
+    check_choice("unknown", "drop", UNKNOWN)
     with pytest.raises(InputError, match="unknown must be 'error' or 'drop', got 'skip'"):
-        check_unknown("skip")
+        check_choice("unknown", "skip", UNKNOWN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import io
 import json
 import os
@@ -339,9 +340,13 @@ def test_names_that_are_no_files(shell, tmp_path):
     os.mkfifo(tmp_path / "pipe.csv")
     (tmp_path / "dead.csv").symlink_to(tmp_path / "gone.csv")
     (tmp_path / "wide.csv").write_bytes("url\na\n".encode("utf-16"))
+    (tmp_path / "twice.csv").write_text("url,n,url\na,1,b\n")
+    (tmp_path / "twice.csv.bz2").write_bytes(bz2.compress(b"url,n,url\na,1,b\n"))
     for name, expected in (
         ("pipe.csv", "is a pipe or device; send it to standard input and give - in its place"),
         ("dead.csv", "is a link to a file that does not exist"),
+        ("twice.csv", "column 'url' must be there once, got several of this name"),
+        ("twice.csv.bz2", "column 'url' must be there once, got several of this name"),
         ("wide.csv", "looks like UTF-16; convert the file: iconv -f utf-16 -t utf-8"),
     ):
         assert expected in shell.fails("profile", tmp_path / name, "-c", "url", "-e", "1")

@@ -15,7 +15,7 @@ from unnoise.engine.families import FAMILIES, _log_chance, shares
 from unnoise.engine.fourier import FourierChannel, Part, rows_of
 from unnoise.engine.mode import find_mode
 from unnoise.engine.posterior import covariance_of, posterior
-from unnoise.engine.search import Search, certify, explore
+from unnoise.engine.search import Model, Search, certify, explore
 from unnoise.engine.walk import Walk
 from unnoise.estimators.auto import auto
 from unnoise.estimators.cells import cell_law_of
@@ -266,6 +266,35 @@ def test_explore_returns_certified_models_and_a_posterior():
     assert np.allclose(found.covariance, found.covariance.T)
 
 
+@pytest.mark.parametrize(("value", "counts"), [(-90.0, ["walk"]), (-110.0, ["points"])])
+def test_a_certified_model_counts_however_far_behind_if_it_explains_the_cells_better(value, counts):
+    """Points 50 nats ahead that leave cells unexplained; a walk that explains them, or one that is merely loose."""
+
+    class Seeing:
+        widths = np.ones(1)
+
+        def __init__(self, strain):
+            self.most = strain
+
+        def at(self, mass):
+            return mass
+
+        def strain(self, state, counts):
+            return np.array([self.most])
+
+        def unexplained(self, state):
+            return 0.0
+
+    def model(name, strain, value, score):
+        return Model(Seeing(strain), name, np.zeros(1), value, score, 0.0, None, np.ones(1))
+
+    found = Search(None, np.zeros(1), 0.0)
+    found.add(model("points", 5.0, -100.0, -200.0), model("walk", 1.0, value, -250.0))
+    certify(found, np.array([1]))
+    assert [one.name for one in found.models] == counts
+    assert found.uncertified == 1
+
+
 # ---------------------------------------------------------------- known domains, merged
 
 
@@ -382,3 +411,15 @@ def test_walks_alike_are_fitted_once_and_weigh_as_many(monkeypatch):
     stderr = math.sqrt(float(b @ whole.posterior.covariance[: b.size, : b.size] @ b))
     assert abs(found.items.sum() - whole.items.sum()) < 0.02 * stderr
     assert float(b @ found.posterior.covariance @ b) == pytest.approx(stderr**2, rel=0.02)
+
+
+@pytest.mark.parametrize("collide", [True, False])
+@pytest.mark.parametrize("at_once", [1, 1 << 20])
+def test_many_sets_of_points_are_weighed_as_each_by_itself(collide, at_once, monkeypatch):
+    monkeypatch.setattr("unnoise.engine.fourier.AT_ONCE", at_once)
+    channel, _ = channel_of(DiscreteLaplace(1, 2), collide=collide)
+    sets = [(np.array(places), np.array([*mass, 3.0])) for places, mass in
+            [([1], [40.0]), ([2, 7], [30.0, 5.0]), ([7, 2, 19], [1.0, 20.0, 4.0]), ([1], [10.0])]]  # fmt: skip
+    alone = [channel.only(places).at(mass).value for places, mass in sets]
+    assert channel.values(sets) == pytest.approx(alone, rel=1e-12)
+    assert channel.values([]).size == 0

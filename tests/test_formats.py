@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import os
 import sqlite3
 import threading
 import uuid
@@ -83,7 +84,7 @@ def test_compressed_files(tmp_path, format, packed) -> None:
     path = tmp_path / f"x{FORMATS[format].suffixes[0]}.{packed}"
     path.write_bytes(pack[packed](text.encode()))
     source = open_source([path])
-    wanted = Wanted(columns=(source.item or "x",), counts=source.counts)
+    wanted = Wanted(columns=(source.kind.item or "x",), counts=source.kind.counts)
     assert rows(source, wanted) == (["a", "b"] if format == "uniq" else ["a", "b", "a"])
     path.write_bytes(path.read_bytes()[:-9])
     if (format, packed) != ("lines", "zst"):  # polars takes what it gets there
@@ -105,7 +106,7 @@ def test_frequency_lists(tmp_path) -> None:
     path = tmp_path / "degrees.freqcount"
     path.write_text("# degree count\n1 3\n5,2\n")
     source = open_source([path])
-    (batch,) = source.batches(Wanted(columns=(source.item,), counts=source.counts))
+    (batch,) = source.batches(Wanted(columns=(source.kind.item,), counts=source.kind.counts))
     assert batch.items["item"].to_list() == [0, 1, 2, 3, 4]
     assert batch.counts.to_list() == [1, 1, 1, 5, 5]
     path.write_text("# nothing\n")
@@ -237,7 +238,7 @@ def test_a_parse_error_names_the_file_and_dumps_nothing(tmp_path, name) -> None:
     path = tmp_path / name
     path.write_bytes(b"x\n\x1b[31mSECRET\xff\xfe\x00,,,,\n" * 20)
     source = open_source([path])
-    message = fault(lambda: rows(source, Wanted(columns=(source.item or "x",))))
+    message = fault(lambda: rows(source, Wanted(columns=(source.kind.item or "x",))))
     assert name in message
     assert "SECRET" not in message
     assert message.isprintable()
@@ -333,3 +334,10 @@ def test_a_query_needs_columns_that_no_row_has_to_name(name: str, options: dict,
     (tmp_path / name).write_text(text)
     message = fault(lambda: rows(open_source([tmp_path / name], sql="SELECT * FROM data", **options), X))
     assert "named without a row" in message
+
+
+def test_a_name_that_is_not_utf8_is_refused_as_such(tmp_path: Path) -> None:
+    odd = os.fsdecode(os.fsencode(tmp_path / "visits") + b"\xff.csv")
+    Path(odd).write_text("x\na\n")
+    for name in (odd, str(tmp_path / "visits*")):
+        assert "must be UTF-8" in fault(lambda name=name: open_source([name]))

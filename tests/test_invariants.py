@@ -1,4 +1,4 @@
-"""Rules that every answer keeps, whatever comes in (benchmarks/invariants.py runs ten thousand, up to 2¹⁷ cells)."""
+"""Rules that every answer keeps, whatever comes in (`make audit-invariants` runs ten thousand, up to 2¹⁷ cells)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "audits"))
 
-from invariants import broken, check, draw
+from _rules import broken, check, draw
 
 from unnoise.answers.reconstruct import reconstruct
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from test_smooth import noised
+from test_engine_smooth import noised
 from unnoise.errors import ConvergenceError, InputError
 from unnoise.estimators.misfit import misfit
 

@@ -330,3 +330,13 @@ def test_one_of_them_is_one(shell, tmp_path):
         assert "must be at least one item, got none" in shell("compare", tmp_path / "x.csv", *how, "-e", "1", code=2)
     made = ("sketch", tmp_path / "x.csv", "-e", "1", "-o", tmp_path / "y", "--cells")
     assert "got 100: 64 and 128 are" in shell(*made, "100", code=2)
+
+
+def test_huge_counts_are_numbers_not_ends(shell, tmp_path):
+    """Counts of 10^18 are data: only an end beyond a value that is not huge is called 'no limit'."""
+    (tmp_path / "x.csv").write_text("item,n\na,1000000000000000000\nb,1000000000000000000\n")
+    asked = ("profile", tmp_path / "x.csv", "-c", "item", "--count-column", "n", "-e", "40", "--ledger", "off")
+    shell(*asked, "-o", tmp_path / "out.md")
+    for text in (shell(*asked), (tmp_path / "out.md").read_text()):
+        assert "no limit" not in text, text
+        assert re.search(r"ccurrences.*2e18.*2e18.*2e18", text), text

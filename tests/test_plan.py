@@ -13,6 +13,7 @@ from unnoise.answers.reconstruct import reconstruct
 from unnoise.answers.simulate import NAMED, Setting, draw_noisy_profile, errors, shaped
 from unnoise.errors import InputError
 from unnoise.noise import DiscreteLaplace
+from unnoise.sketches.sketch import Sketch
 
 
 @pytest.mark.parametrize("shape", [1.5, 2.2, "power:3", "ones", "poisson:5", "geometric:20", "uniform:200", "normal:30",
@@ -172,7 +173,7 @@ def test_a_plan_of_intervals_by_the_model_is_narrower():
         plan(**known, intervals="magic")
 
 
-@pytest.mark.parametrize(("cells", "epsilon"), [(1, 1), (10, 0.05), (2, 20)])
+@pytest.mark.parametrize(("cells", "epsilon"), [(1, 1), (16, 0.05), (2, 20)])
 def test_plans_of_next_to_nothing(cells, epsilon):
     for kind in ("known", "hashed", "sampled"):
         p = plan(epsilon=epsilon, cells=cells, kind=kind, shape="ones", method="isotonic", repetitions=2)
@@ -240,12 +241,26 @@ def test_a_plan_prints_and_exports():
         ({"epsilon": 1, "cells": 10, "merges": 0}, "merges must be"),
         ({"epsilon": 1, "cells": 10, "cap": 0}, "cap must be"),
         ({"epsilon": 1, "cells": 10, "kind": "sampled", "items": 5}, "items must be at least cells"),
-        ({"epsilon": 1, "cells": 10, "kind": "hashed", "items": 10**9}, "items must be at most"),
+        ({"epsilon": 1, "cells": 16, "kind": "hashed", "items": 10**9}, "items must be at most"),
+        ({"epsilon": 1, "cells": 100, "kind": "hashed"}, "cells must be a power of two, got 100: 64 and 128 are"),
     ],
 )
 def test_bad_plans_are_refused(options, message):
     with pytest.raises(InputError, match=message):
         plan(**options)
+
+
+def test_cells_of_a_hashed_sketch_are_a_power_of_two_and_more_are_not_always_better():
+    """A sketch of the size that a plan names can be made; where none will do, the best one is named."""
+    found = plan(epsilon=2, kind="hashed", items=2000, shape="poisson:2", target={"distinct": 0.1}, repetitions=4)
+    assert found.reached
+    assert Sketch.hashed(found.cells, epsilon=2).release().layout.cells == found.cells
+    levels = plan(epsilon=2, kind="hashed", items=500, levels=3, shape="ones", target={"total": 0.5}, repetitions=4)
+    assert Sketch.hashed(4 * levels.cells // 3, epsilon=2, levels=3).release().layout.cells == levels.cells
+    with pytest.raises(InputError, match=r"is the best there is, with cells=\d+") as refused:
+        plan(epsilon=1, kind="hashed", items=1000, shape="poisson:2", target={"distinct": 0.001}, repetitions=4)
+    best = int(str(refused.value).rsplit("=", 1)[1])
+    assert best < 8192, "the largest size has the most noise"
 
 
 def test_named_shapes_are_documented():

@@ -304,3 +304,14 @@ def test_a_table_is_exported_in_one_unit(p):
     assert (polars["items_low"] <= polars["items"]).all()
     assert np.allclose(polars["share"].to_numpy() * 20_000, polars["items"].to_numpy())
     assert polars["at_least"][0] == pytest.approx(float(p.distinct))
+
+
+def test_numbers_of_cells_are_whole_where_only_rounding_keeps_them_from_it():
+    """The shares behind 147 of 1,000 cells once added up to 146.99999999999997."""
+    rng = np.random.default_rng(0)
+    share = -np.expm1(-1.0)
+    noise = rng.geometric(share, 1000) - rng.geometric(share, 1000)
+    profile = reconstruct((rng.geometric(0.2, 1000) - 1 + noise).tolist(), epsilon=1)
+    assert all(float(number).is_integer() for number in profile.counts)
+    assert all(profile.at_least(k).value.is_integer() and profile.exactly(k).value.is_integer() for k in range(1, 20))
+    assert profile.total.value.is_integer()

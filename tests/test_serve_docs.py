@@ -70,3 +70,40 @@ def test_the_servers_of_the_page_start_as_it_says(tmp_path):
     finally:
         for server in servers:
             server.stop()
+
+
+def test_two_servers_can_be_followed(tmp_path):
+    """The block of files and shares, run as it stands there, with two sites."""
+    block = re.search(r"Then, in files:\n\n```\n(.*?)```", PAGE, re.S)[1]
+    lines = [re.sub(r" {2,}.*", "", line) for line in block.splitlines()]
+    assert len(lines) == 6
+    with (
+        running(tmp_path / "A", "--side", "seed") as seed,
+        running(tmp_path / "B", "--side", "difference") as difference,
+    ):
+        servers = []
+        for server, mark in ((seed, "a"), (difference, "b")):
+            with server.client() as admin:
+                servers.append({"url": server.address, "token": admin.make_token("collector")})
+                for name in ("berlin", "oslo"):
+                    (tmp_path / f"{name}-{mark}.token").write_text(admin.make_token("site", name))
+        (tmp_path / "servers.json").write_text(json.dumps({"servers": servers}))
+        with running(tmp_path / "C", "--servers", str(tmp_path / "servers.json")) as collector:
+            there = f"--to {collector.address} --token-file C/administrator.token"
+
+            def follow(line: str) -> str:
+                line = line.replace("--to … --token-file …", there)
+                for port, server in (("8401", seed), ("8402", difference)):
+                    line = line.replace(port, str(server.port))
+                return run(line, tmp_path, collector.port)
+
+            for line in lines[:2]:
+                follow(line)
+            for number, name in enumerate(("berlin", "oslo")):
+                pl.DataFrame({"user": [f"u{i}" for i in range(500 * number, 1000 + 500 * number)]}).write_csv(
+                    tmp_path / "visits.csv"
+                )
+                for line in lines[2:5]:
+                    follow(line.replace("berlin", name))
+            assert "2 sites, 1 period" in follow(lines[5])
+            assert "2 sites, 1 period" in follow(lines[5]), "asked again it is the same sum"

@@ -245,6 +245,8 @@ def test_answers_follow_the_sites_that_are_asked_for(server, tmp_path):
         reach = both["reach"]
         assert abs(reach["value"] - truth) <= 1.53 * (reach["high"] - reach["low"]), "six standard errors"
         assert admin.collect("answers") == both, "the same question, the same answer"
+        with pytest.raises(RefusedError, match="must have a report of nowhere, got none"):
+            admin.collect("answers", sites=["a", "b", "nowhere"])
         admin.merged("answers", tmp_path / "both.sketch")
         assert un.Sketch.load(tmp_path / "both.sketch").noise.power == 2
         digest = admin.reports("answers")[0]["digest"]

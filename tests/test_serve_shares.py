@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from serve_tools import CELLS, running
+from unnoise import Sketch
 from unnoise.protocols.shares import Site
 from unnoise.serve.client import RefusedError
 from unnoise.serve.tasks import Task
@@ -108,3 +109,24 @@ def test_a_killed_server_gives_the_same_sum(three, tmp_path):
             server.start()
         assert admin.ask_for_sum("reach", sites=NAMES[:2])["digest"] == first
         assert admin.collect("reach")["reports"] == 1
+
+
+def test_a_sum_of_few_sites_in_fewer_cells_is_answered(three, tmp_path):
+    """Every way out of the collector takes the cells that the sum came in."""
+    seed, difference, collector = three
+    values = {**TASK, "occurrences": 1000}
+    task = Task.from_dict({"id": "few", **values})
+    with collector.client() as admin:
+        admin.make_task("few", **values)
+        admin.reports("few")
+        for name in NAMES[:2]:
+            report(task, name, seed, difference, tmp_path)
+        admin.ask_for_sum("few")
+        answer = admin.collect("few")
+        admin.merged("few", tmp_path / "few.sketch")
+        page = admin._http.get("/tasks/few/report.html").text
+    assert Sketch.load(tmp_path / "few.sketch").release().layout.cells == 2048 < CELLS
+    truth, reach = len(set(items_of("berlin")) | set(items_of("oslo"))), answer["reach"]
+    assert abs(reach["value"] - truth) <= 1.53 * (reach["high"] - reach["low"]), "six standard errors"
+    assert "2,048" in page
+    assert "4,096" not in page

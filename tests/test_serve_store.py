@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from serve_tools import made_report, postgres
 from unnoise.errors import FormatError, InputError
 from unnoise.serve import schema
 from unnoise.serve.access import Visitor
-from unnoise.serve.run import backup, restore
+from unnoise.serve.run import DATABASE, backup, restore
 from unnoise.serve.store import ConflictError, Store, migrate
 from unnoise.serve.tasks import Task
 
@@ -183,5 +184,13 @@ def test_back_up_and_restore(tmp_path):
         restore(tmp_path / "b.tar", tmp_path / "again")
     with pytest.raises(FormatError, match="back-up"):
         restore(made_report(tmp_path / "x.sketch"), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "broken.db").write_bytes(b"no table" * 200)
+    with tarfile.open(tmp_path / "d.tar", "w") as tar:
+        tar.add(tmp_path / "broken.db", DATABASE)
+    (tmp_path / "mounted").mkdir()
+    with pytest.raises(FormatError, match="not a back-up of a collector: file is not a database"):
+        restore(tmp_path / "d.tar", tmp_path / "mounted")
+    assert not any((tmp_path / "mounted").iterdir()), "so that it can be tried again"
     with pytest.raises(InputError, match="pg_dump"):
         backup(tmp_path / "nothing", tmp_path / "c.tar")

@@ -14,6 +14,10 @@ def test_a_task_goes_through_json_and_back():
     assert Task.from_dict(task.to_dict()).digest == task.digest
     assert task.noise.epsilon * 12 == 1
     assert Task(id="t", epsilon="1/2").digest != task.digest
+    assert "occurrences" not in task.to_dict(), "tasks from before keep their digest"
+    guess = Task(id="t", epsilon="1", cells=1024, way="two-servers", occurrences=100)
+    assert Task.from_dict(guess.to_dict()) == guess
+    assert guess.for_servers("once").layout_of(2).cells == 256
 
 
 @pytest.mark.parametrize(
@@ -33,6 +37,11 @@ def test_a_task_goes_through_json_and_back():
         ({"id": "t", "epsilon": "1", "title": "\x1b[2J"}, "printable"),
         ({"id": "t", "epsilon": "1", "max_contributions": True}, "max_contributions must be"),
         ({"id": "t", "epsilon": "1", "kind": "sampled"}, "kind must be"),
+        ({"id": "t", "epsilon": "1", "occurrences": 100}, "unless the way is two-servers"),
+        ({"id": "t", "epsilon": "1", "way": "two-servers", "kind": "known", "occurrences": 100}, "cells are hashed"),
+        ({"id": "t", "epsilon": "1", "way": "two-servers", "occurrences": 0}, "occurrences must be"),
+        ({"id": "t", "epsilon": "1", "way": "two-servers", "every": "day", "occurrences": 9}, "every is not once"),
+        ({"id": "t", "epsilon": "1", "way": "two-servers", "most_sums": 1001}, "most_sums must be"),
     ],
 )
 def test_what_is_wrong_is_named(values, words):

@@ -106,6 +106,37 @@ def test_hashed_cells_are_those_of_a_sketch(servers):
     assert "ε = 80" in total.guarantee
 
 
+@pytest.mark.parametrize("levels", [None, 2])
+@pytest.mark.parametrize(("sites", "cells"), [(2, 256), (3, 512), (5, 512)])
+def test_a_sum_of_few_sites_comes_in_the_cells_it_needs(servers, levels, sites, cells):
+    """It is the sketch that so few cells would have given, and its noise is drawn for those alone."""
+    task = Task.hashed(512 * (levels or 1), epsilon=EXACT, epoch="e", levels=levels, occurrences=100)
+    assert Task.from_bytes(task.to_bytes()) == task
+    pair = servers(task)
+    with testing.noiseless():
+        expected = Sketch.hashed(cells * (levels or 1), epsilon=1, levels=levels)
+    for name in range(sites):
+        site, items = Site(task, str(name)), [f"{name * 60 + i}" for i in range(100)]
+        site.update(items)
+        expected.update(items)
+        deliver(pair, site.split())
+    total = add_up(task, *pair)
+    assert (total.release().counts == testing.release(expected).counts).all()
+    assert total.release().layout.cells == cells * (levels or 1)
+
+
+def test_a_guess_of_occurrences_is_for_hashed_cells_and_named_by_the_task():
+    plain = Task.hashed(512, epsilon=1, epoch="e")
+    assert "occurrences" not in unpack(plain.to_bytes(), "task")[0], "a task without it keeps its id"
+    assert plain.layout_of(2) == plain.layout
+    assert Task.hashed(512, epsilon=1, epoch="e", occurrences=9).id != plain.id
+    for wrong in (0, True, 1.5):
+        with pytest.raises(InputError, match="occurrences must be an integer"):
+            Task.hashed(512, epsilon=1, epoch="e", occurrences=wrong)
+    with pytest.raises(InputError, match="not hashed"):
+        Task(a_task().layout, a_task().epsilon, "e", occurrences=9)
+
+
 def test_a_list_of_items_needs_the_same_list():
     task = Task.known(["red", "blue"], epsilon=1, epoch="e")
     Site(task, "a", domain=["red", "blue"]).update(["red"])

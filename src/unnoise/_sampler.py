@@ -70,17 +70,12 @@ class Keystream:
         self.label = label
         self.silent = silent
 
-    def bytes_into(self, buffer: NDArray[np.uint8]) -> None:
-        """Overwrite the buffer with the next bytes of the stream."""
-        view = buffer.data
-        for start in range(0, len(view), len(_ZEROS)):
-            piece = view[start : start + len(_ZEROS)]
-            self._encryptor.update_into(_ZEROS[: len(piece)] if len(piece) < len(_ZEROS) else _ZEROS, piece)
-
     def words(self, size: int, bits: int = 64) -> NDArray[Any]:
-        """Return ``size`` unsigned integers of 8, 16, 32 or 64 random bits."""
+        """Return ``size`` unsigned integers of 8, 16, 32 or 64 random bits, the next of the stream."""
         buffer = np.empty(size * (bits // 8), dtype=np.uint8)
-        self.bytes_into(buffer)
+        for start in range(0, buffer.size, len(_ZEROS)):
+            piece = buffer.data[start : start + len(_ZEROS)]
+            self._encryptor.update_into(_ZEROS[: len(piece)] if len(piece) < len(_ZEROS) else _ZEROS, piece)
         return buffer.view(f"<u{bits // 8}")
 
     def bits(self, how_many: int) -> int:

@@ -118,7 +118,7 @@ def direct(
     --------
     >>> p = direct(["red", "blue", "red"] * 5_000, epsilon=1)
     >>> 9_000 < float(p.total) < 21_000, p.curve
-    (True, NoisyCurve(8,832 numbers of at_least, ε = 1))
+    (True, NoisyCurve(43,264 numbers of at_least, ε = 1))
     >>> visits = {"user": [1, 1, 2], "day": ["a", "b", "a"]}
     >>> sorted(direct(visits, epsilon=1, person="user", by="day", groups=["a", "b"]))
     ['a', 'b']

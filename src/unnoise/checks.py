@@ -14,7 +14,10 @@ import numpy as np
 
 from .errors import InputError
 
-__all__ = ["check_choice", "check_integer", "check_level", "check_number", "check_share", "check_unknown", "is_integer"]
+__all__ = ["UNKNOWN", "check_choice", "check_integer", "check_level", "check_number", "check_share", "is_integer"]
+
+UNKNOWN = ("error", "drop")
+"""What to do with items and groups that were not declared."""
 
 LEVELS = 0.01, 0.999999999
 """How often an interval may be asked to hold."""
@@ -51,14 +54,14 @@ def check_number(name: str, value: object) -> float:
     return float(value)
 
 
-def check_share(name: str, value: Any) -> float:
-    """Return a number strictly between 0 and 1.
+def check_share(name: str, value: object, low: float = 0, high: float = 1) -> float:
+    """Return a number between the ends, 0 and 1 themselves left out.
 
     >>> check_share("eta", 0.05)
     0.05
     """
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
-        raise InputError(f"{name} must be between 0 and 1, got {value!r}")
+    if isinstance(value, bool) or not isinstance(value, Real) or not low <= float(value) <= high or value in (0, 1):
+        raise InputError(f"{name} must be between {low} and {high}, got {value!r}")
     return float(value)
 
 
@@ -68,25 +71,13 @@ def check_level(value: object) -> float:
     >>> check_level(0.95)
     0.95
     """
-    low, high = LEVELS
-    if isinstance(value, bool) or not isinstance(value, Real) or not low <= float(value) <= high:
-        raise InputError(f"level must be between {low} and {high}, got {value!r}")
-    return float(value)
+    return check_share("level", value, *LEVELS)
 
 
 def check_choice(name: str, value: Any, choices: Iterable[Any]) -> None:
     """Refuse what is not among ``choices``."""
     allowed = list(choices)
     if value not in allowed:
-        raise InputError(f"{name} must be {_one_of(allowed)}, got {value!r}")
-
-
-def _one_of(choices: list[Any]) -> str:
-    written = [choice if isinstance(choice, str) else repr(choice) for choice in choices]
-    return " or ".join(map(repr, choices)) if len(choices) == 2 else f"one of {', '.join(written)}"
-
-
-def check_unknown(value: Any) -> str:
-    """Return what to do with items and groups that were not declared: "error" or "drop"."""
-    check_choice("unknown", value, ("error", "drop"))
-    return str(value)
+        named = ", ".join(choice if isinstance(choice, str) else repr(choice) for choice in allowed)
+        wanted = " or ".join(map(repr, allowed)) if len(allowed) == 2 else f"one of {named}"
+        raise InputError(f"{name} must be {wanted}, got {value!r}")

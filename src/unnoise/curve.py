@@ -45,8 +45,11 @@ ALL_GROUPS = "all groups"
 TOP = 1 << 62
 """Largest count told apart, and largest sum."""
 
-SINGLE = {"at_least": 1024, "exactly": 64}
-"""Counts up to here are released one by one. A sum over f adds up one noise for every number, so f has fewer."""
+SINGLE = {"at_least": 1 << 15, "exactly": 64}
+"""Counts up to here are released one by one. A sum over f adds up one noise for every number, so f has fewer.
+
+A block hides which of its counts an item has, so blocks begin where only data of more than 2³⁰/8 occurrences reach.
+"""
 
 PER_OCTAVE = {"at_least": 128, "exactly": 4}
 """Blocks to the octave beyond."""
@@ -62,8 +65,8 @@ def blocks(released: Released = "at_least") -> tuple[Int64, Int64]:
     """Return the first and last count of each block: 1, 2, …, then equal blocks of every octave.
 
     >>> first, last = blocks()
-    >>> first.size, first[1024:1026].tolist(), last[1024:1026].tolist(), int(last[-1]) == 2**40
-    (4864, [1025, 1033], [1032, 1040], True)
+    >>> first.size, first[32768:32770].tolist(), last[32768:32770].tolist(), int(last[-1]) == 2**40
+    (35968, [32769, 33025], [33024, 33280], True)
     >>> bool((first[1:] == last[:-1] + 1).all()), blocks("exactly")[0].size
     (True, 288)
     """
@@ -104,7 +107,7 @@ def rank_blocks(first: Int64, last: Int64) -> tuple[Int64, Int64, Int64]:
 
 def exact_numbers(
     counts: Int64, items: Int64, first: Int64, last: Int64, released: Released, top: int = TOP
-) -> tuple[list[int], list[int]]:
+) -> tuple[Int64, Int64]:
     """Return the boxes of every column block and of every group of rows, exactly, each at most 2⁶².
 
     ``items[i]`` items have count ``counts[i]``; counts ascend from 1, those above ``top`` are taken as that.
@@ -112,9 +115,9 @@ def exact_numbers(
     >>> counts, items = np.array([2, 20]), np.array([10, 1])
     >>> first, last = limited_blocks("at_least", 24)
     >>> columns, rows = exact_numbers(counts, items, first, last, "at_least")
-    >>> columns[:4], sum(columns[4:]), rows         # the row of 20 from the count 8 on
+    >>> columns[:4].tolist(), int(columns[4:].sum()), rows.tolist()  # the row of 20 from the count 8 on
     ([11, 11, 1, 1], 3, [13, 0, 0])
-    >>> exact_numbers(counts, items, np.array([1, 2, 3]), np.array([1, 2, 30]), "exactly")[0]
+    >>> exact_numbers(counts, items, np.array([1, 2, 3]), np.array([1, 2, 30]), "exactly")[0].tolist()
     [0, 10, 1]
     """
     counts = np.minimum(counts, top)
@@ -122,13 +125,15 @@ def exact_numbers(
     if released == "exactly":
         edge = np.concatenate([[0], np.searchsorted(counts, last, side="right")])
         edge[-1] = counts.size  # counts beyond the grid are taken as its end
-        return [min(int(n), TOP) for n in np.diff(running[edge])], []
-    diagram = _Diagram(counts, running, np.concatenate([[0], np.cumsum(counts.astype(object) * items.astype(object))]))
+        return np.minimum(np.diff(running[edge]), TOP), np.zeros(0, dtype=np.int64)
+    boxes = np.concatenate([[0], np.cumsum(counts.astype(object) * items.astype(object))])
+    whole = np.int64 if int(boxes[-1]) <= TOP else object  # nothing that is kept is larger than all boxes
+    diagram = _Diagram(counts, running, boxes.astype(whole))
     above = last // STEEP
     columns = diagram.columns(first, np.minimum(last, diagram.count_of(above + 1)), above)
     begin, end, start = rank_blocks(first, last)
     rows = diagram.rows(begin - 1, np.minimum(end, diagram.reached(start)), start)
-    return [min(int(n), TOP) for n in columns], [min(int(n), TOP) for n in rows]
+    return np.minimum(columns, TOP).astype(np.int64), np.minimum(rows, TOP).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,14 +157,13 @@ class _Diagram:
     def columns(self, a: Int64, b: Int64, above: Int64) -> NDArray[Any]:
         """Σ (S(t) − above) over a ≤ t ≤ b, 0 where there is no such t."""
         low, high = np.searchsorted(self.counts, a), np.searchsorted(self.counts, b, side="right")
-        more, within = (self.running[-1] - self.running[high]).astype(object), self.boxes[high] - self.boxes[low]
-        wide = (b - a + 1).astype(object)
-        found = within + more * b - (self.running[-1] - self.running[low]).astype(object) * (a - 1) - wide * above
+        beyond, here = (self._whole(self.running[-1] - self.running[at]) for at in (high, low))
+        found = self.boxes[high] - self.boxes[low] + beyond * b - here * (a - 1) - self._whole(b - a + 1) * above
         return np.where(b >= a, found, 0)
 
     def rows(self, before: Int64, until: Int64, start: Int64) -> NDArray[Any]:
         """Σ (h_i − start + 1) over the ranks after ``before`` up to ``until``, 0 where there are none."""
-        found = self._largest(until) - self._largest(before) - (until - before).astype(object) * (start - 1)
+        found = self._largest(until) - self._largest(before) - self._whole(until - before) * (start - 1)
         return np.where(until > before, found, 0)
 
     def _largest(self, rank: Int64) -> NDArray[Any]:
@@ -168,7 +172,11 @@ class _Diagram:
         count = self.count_of(np.maximum(rank, 1))
         at = np.searchsorted(self.counts, count, side="right")
         larger = self.running[-1] - self.running[at]
-        return np.asarray(self.boxes[-1] - self.boxes[at] + (rank - larger).astype(object) * count)
+        return np.asarray(self.boxes[-1] - self.boxes[at] + self._whole(rank - larger) * count)
+
+    def _whole(self, numbers: Int64) -> NDArray[Any]:
+        """In the whole numbers that boxes are counted in: without end where 64 bits would not do."""
+        return numbers.astype(self.boxes.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,12 +225,12 @@ class NoisyCurve:
         for array in (self.first, self.last, self.numbers, self.ranks):
             array.flags.writeable = False
 
-    @property
+    @cached_property
     def width(self) -> Int64:
         """Counts in each block."""
         return self.last - self.first + 1
 
-    @property
+    @cached_property
     def above(self) -> Int64:
         """Rank above which boxes belong to each block of columns."""
         return self.last // STEEP

@@ -42,7 +42,7 @@ from ._sampler import _system_stream as system_stream
 from .errors import PrivacyError
 
 __all__ = [
-    "ENDED", "Crew", "Guarded", "all_of", "apart", "changing", "crew", "frozen", "new_identity", "quiet", "replacing",
+    "ENDED", "Guarded", "all_of", "apart", "changing", "crew", "frozen", "new_identity", "quiet", "replacing",
     "require_writable", "sync_folder", "this_process", "wipe", "write_whole",
 ]  # fmt: skip
 
@@ -114,17 +114,13 @@ class Guarded:
         self._label = label
         self._broken: str | None = None
 
-    def _require_here(self, action: str) -> None:
-        """Refuse in a fork, and what is broken."""
-        if self._home != this_process():
+    def _require_here(self, action: str, *, public: bool = False) -> None:
+        """Refuse what is broken and, unless its state is ``public``, in a fork."""
+        if not public and self._home != this_process():
             raise PrivacyError(
                 f"{action} needs the process that made the {self.noun} ({self._home[0]}), this is a fork of it "
                 f"({os.getpid()}): two processes must not go on from the same noise"
             )
-        self._require_whole(action)
-
-    def _require_whole(self, action: str) -> None:
-        """Refuse what is broken."""
         if self._broken is not None:
             raise PrivacyError(
                 f"{action} needs a whole {self.noun}, this one is broken: {self._broken}, so it may hold a part of a "
@@ -245,7 +241,7 @@ def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[int]:
     """Yield the descriptor of a new file, which replaces the one at ``path`` when the block ends well."""
     target = Path(path)
     _require_replaceable(target)
-    temporary = target.with_name(f".{target.name[:80]}.{system_stream().bits(64):016x}.tmp")
+    temporary = target.with_name(f".{target.name[:80]}.{new_identity().hex()}.tmp")
     handle = os.open(temporary, NEW, mode)
     try:
         try:
@@ -281,42 +277,26 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes | memoryview,
 # ── threads that no signal can bring into disorder ──────────────────────────────────────────────────────────────────
 
 
-class Crew:
-    """Some threads and one queue of work for them; made once, because a thread is slow to start while others work."""
+Work = SimpleQueue[Callable[[], None]]
+"""What some threads are to do, one call after the other; a call must not raise."""
 
-    def __init__(self, size: int, name: str) -> None:
-        self._work: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        for number in range(size):
-            threading.Thread(target=self._go_on, name=f"unnoise-{name}-{number}", daemon=True).start()
 
-    def submit(self, work: Callable[[], None]) -> None:
-        """Have something done; it must not raise."""
-        self._work.put(work)
+@lru_cache(maxsize=2)  # made once, because a thread is slow to start while others work
+def crew(name: str = "count") -> Work:
+    """Return the queue of the threads of this process: "count", one for each processor, or the one that is "apart"."""
+    waiting: Work = SimpleQueue()
 
-    def _go_on(self) -> None:
+    def go_on() -> None:
         while True:
-            self._work.get()()
+            waiting.get()()
 
-
-@lru_cache(maxsize=1)
-def crew() -> Crew:
-    """Return the threads of this process, one for each processor."""
-    return Crew(os.cpu_count() or 1, "count")
-
-
-@lru_cache(maxsize=1)
-def _one_apart() -> Crew:
-    """Return the one thread that works for the main thread."""
-    return Crew(1, "apart")
-
-
-def _forget() -> None:
-    crew.cache_clear()
-    _one_apart.cache_clear()
+    for number in range(1 if name == "apart" else os.cpu_count() or 1):
+        threading.Thread(target=go_on, name=f"unnoise-{name}-{number}", daemon=True).start()
+    return waiting
 
 
 if hasattr(os, "register_at_fork"):  # a fork has none of its parent's threads
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=crew.cache_clear)
 
 
 def all_of(calls: Sequence[Callable[[], None]], stop: threading.Event) -> None:
@@ -338,7 +318,7 @@ def all_of(calls: Sequence[Callable[[], None]], stop: threading.Event) -> None:
 
     try:
         for call in calls:
-            crew().submit(reporting(call))
+            crew().put(reporting(call))
         errors = [ended.get() for _ in calls]
     except BaseException:
         stop.set()
@@ -370,11 +350,11 @@ def apart(work: Callable[[], R], stop: threading.Event) -> R:
         ended.put(None)
 
     try:
-        _one_apart().submit(reporting)
+        crew("apart").put(reporting)
         ended.get()
     except BaseException:
         stop.set()
-        _one_apart().submit(reporting)  # the interruption may have come before the first, or with its end
+        crew("apart").put(reporting)  # the interruption may have come before the first, or with its end
         ended.get()
         raise
     if errors:

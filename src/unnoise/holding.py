@@ -32,9 +32,8 @@ from .checks import check_integer
 from .curve import ALL_GROUPS, TOP, NoisyCurve, Released, exact_numbers, limited_blocks, rank_blocks
 from .errors import InputError, PrivacyError
 from .noise import DiscreteLaplace, Exact, exact_positive
-from .sketches.columns import is_column
 from .sketches.hashing import as_series
-from .sketches.inputs import Rows, _duckdb_reader, _refuse_scalars, _table_of, clean_rows, with_occurrences
+from .sketches.inputs import Rows, _duckdb_reader, clean_rows, columns_of, with_occurrences
 from .sketches.persons import MOST, limit_contributions
 
 if TYPE_CHECKING:
@@ -128,9 +127,9 @@ def release(
         noises = np.empty(first.size + ranks, dtype=np.int64)
         fill(noises, part.noise, stream)
         columns, rows = exact_numbers(profile.counts, profile.items, first, last, unit.released, top or TOP)
-        numbers = np.array([_saturated(e + int(z)) for e, z in zip([*columns, *rows], noises)], dtype=np.int64)
+        numbers = _saturated(np.concatenate([columns, rows]), noises)
         curves[name] = NoisyCurve(
-            first.copy(), last.copy(), numbers[: first.size].copy(), part.noise, unit.released, unit.most,
+            first, last, numbers[: first.size].copy(), part.noise, unit.released, unit.most,
             part.changes, unit.persons, stream.label, numbers[first.size :].copy(), part.share, all_of_them,
         )  # fmt: skip
     return curves
@@ -150,9 +149,10 @@ class _Part:
         return cls(share, changes, DiscreteLaplace(epsilon * share / changes))
 
 
-def _saturated(number: int) -> int:
-    """Bring a sum into 64 bits, noise included: a function of what would be released anyway."""
-    return max(-(1 << 63), min(number, (1 << 63) - 1))
+def _saturated(exact: Int64, noises: Int64) -> Int64:
+    """Add noise to numbers ≥ 0 within 64 bits: a function of what would be released anyway."""
+    room = np.iinfo(np.int64).max - exact
+    return exact + np.minimum(noises, room)
 
 
 GATHERED = 1 << 24
@@ -205,12 +205,9 @@ def unit_of(person: Any, most: int | None) -> Unit:
 
 def _whole_table(items: Any) -> dict[str, Any]:
     """Return items, streams and iterators read to their end, as named columns."""
-    _refuse_scalars(items)
-    table = _table_of(items)
+    table = columns_of(items)
     if table is not None:
         return table
-    if is_column(items):
-        return {"items": items}
     reader = _duckdb_reader(items)
     if reader is not None or hasattr(items, "__arrow_c_stream__"):
         import pyarrow as pa
@@ -219,7 +216,7 @@ def _whole_table(items: Any) -> dict[str, Any]:
             whole = (reader() if reader is not None else pa.RecordBatchReader.from_stream(items)).read_all()
         except pa.ArrowInvalid:  # one column, not a table
             return {"items": pa.chunked_array(items)}
-        return _table_of(whole) or {}
+        return columns_of(whole) or {}
     if isinstance(items, Iterable):
         return {"items": list(items)}
     raise InputError(f"items must be a collection of integers, strings or tuples, got {type(items).__name__}")

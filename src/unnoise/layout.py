@@ -33,7 +33,7 @@ from .text import LONGEST_NAME, inert
 
 __all__ = [
     "ITEM_TYPES", "MEASURED_LEVELS", "MOST_LEVELS", "MOST_NAMES", "Account", "Kind", "Labels", "Layout", "about",
-    "as_labels", "fresh_labels", "guarantee", "hashed_layout", "in_words", "usual_unit",
+    "fresh_labels", "guarantee", "hashed_layout", "in_words", "usual_unit",
 ]  # fmt: skip
 
 Kind = Literal["known", "hashed", "sampled", "direct"]
@@ -204,7 +204,7 @@ def guarantee(
     >>> print(guarantee(DiscreteLaplace(1), Layout(kind="hashed", cells=8)))
     ε = 1 for one occurrence: adding or removing one occurrence of one item changes the probability of anything released by a factor of at most e^1 ≈ 2.72. A person with k occurrences: k times that ε. It holds for the state seen once or for what is released, not for both together.
     """  # noqa: E501
-    parts = [_unit(noise, layout), *_persons(noise, layout, account or Account())]
+    parts = _units(noise, layout, account or Account())
     if reports:
         parts.append(
             f"Two servers added up {reports} reports, each with a whole noise of its own: this ε holds for every "
@@ -237,16 +237,24 @@ def guarantee(
     return " ".join(parts)
 
 
-def _unit(noise: DiscreteLaplace, layout: Layout) -> str:
-    """The sentence that names ε and the unit it protects."""
+def _units(noise: DiscreteLaplace, layout: Layout, account: Account) -> list[str]:
+    """The sentences that name ε, the unit it protects, and what that means for a person."""
     c = layout.max_contributions
     if c is None:
-        unit, change = "one occurrence", "one occurrence of one item"
-    else:
-        plural = "s" if c > 1 else ""
-        unit = "one person in one ingestion call"
-        change = f"one person, with at most {c} occurrence{plural} in the call,"
-    return in_words(noise.epsilon * (c or 1), unit, change)
+        promise = in_words(noise.epsilon, "one occurrence", "one occurrence of one item")
+        return [promise, "A person with k occurrences: k times that ε."]
+    change = f"one person, with at most {c} occurrence{'s' if c > 1 else ''} in the call,"
+    promise = in_words(noise.epsilon * c, "one person in one ingestion call", change)
+    lines = [promise, "Replacing one person by another: twice that ε."]
+    if account.calls:
+        total = tidy(account.calls * c * noise.epsilon)
+        lines.append(f"Ingestion calls: {account.calls}; a person who is in all of them: ε = {total}.")
+    if account.promised:
+        lines.append(
+            f"In {account.promised} of them no person column was given, so the limit of {c} is the caller's promise "
+            f"there."
+        )
+    return lines
 
 
 def in_words(epsilon: Fraction, unit: str, change: str) -> str:
@@ -259,22 +267,6 @@ def in_words(epsilon: Fraction, unit: str, change: str) -> str:
         f"ε = {tidy(epsilon)} for {unit}: adding or removing {change} changes the probability of "
         f"anything released by a factor of at most {factor}."
     )
-
-
-def _persons(noise: DiscreteLaplace, layout: Layout, account: Account) -> list[str]:
-    """The sentences about persons."""
-    total = account.person_epsilon(noise, layout)
-    if total is None:
-        return ["A person with k occurrences: k times that ε."]
-    lines = ["Replacing one person by another: twice that ε."]
-    if account.calls:
-        lines.append(f"Ingestion calls: {account.calls}; a person who is in all of them: ε = {tidy(total)}.")
-    if account.promised:
-        lines.append(
-            f"In {account.promised} of them no person column was given, so the limit of "
-            f"{layout.max_contributions} is the caller's promise there."
-        )
-    return lines
 
 
 # ── labels ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -290,7 +282,7 @@ class Labels:
     """What is said about a sketch; whatever is empty is not said.
 
     label : a title
-    site, period : who counted, and over which time; sorted, several after merging
+    site, period : who counted, and over which time; sorted, several after merging (one text may stand for a list)
     column : the columns counted, in their order
     unit : whom ε protects: "occurrence", or the name of whom ``max_contributions`` limits ("person", "household")
     created : day on which the noise was drawn, YYYY-MM-DD in UTC
@@ -314,8 +306,13 @@ class Labels:
             value = getattr(self, field.name)
             if isinstance(field.default, str):
                 _require_text(field.name, value)
-            else:
-                object.__setattr__(self, field.name, _names(field.name, value))
+                continue
+            names = (value,) if isinstance(value, str) else tuple(value)
+            if len(names) > MOST_NAMES:
+                raise InputError(f"{field.name} must be at most {MOST_NAMES:,} names, got {len(names):,}")
+            for name in names:
+                _require_text(field.name, name or None)
+            object.__setattr__(self, field.name, names if field.name == "column" else tuple(sorted(set(names))))
         if self.created and not _DAY.fullmatch(self.created):
             raise InputError(f"created must be a day such as 2026-01-31, got {self.created!r}")
 
@@ -365,33 +362,26 @@ def _name(file: str, labels: Labels) -> str:
     return f"{file} ({said})" if file and said else file or said
 
 
-def as_labels(given: Labels | Mapping[str, Any] | None) -> Labels:
-    """Return labels out of what a caller gives: labels, a mapping of them (one text may stand for a list), or none.
-
-    >>> as_labels({"site": "north", "label": "January"})
-    Labels(label='January', site=('north',), period=(), column=(), unit='', created='', report_ids=())
-    """
-    if isinstance(given, Labels):
-        return given
-    known = {field.name for field in fields(Labels)}
-    values = dict(given or {})
-    if set(values) - known:
-        raise InputError(f"labels must be among {', '.join(sorted(known))}, got {min(set(values) - known)!r}")
-    return Labels(**values)
-
-
 def usual_unit(layout: Layout) -> str:
     """Return whom ε protects where nobody has given it a name."""
     return "occurrence" if layout.max_contributions is None else "person"
 
 
 def fresh_labels(given: Labels | Mapping[str, Any] | None, layout: Layout) -> Labels:
-    """Return the labels of a new sketch: what was given, with its unit and the day, in UTC: the same for every site."""
-    labels = as_labels(given)
-    unit = labels.unit or usual_unit(layout)
+    """Return the labels of a new sketch: what was given, with its unit and the day, in UTC: the same for every site.
+
+    >>> fresh_labels({"site": "north", "label": "January"}, Layout(kind="hashed", cells=8)).site
+    ('north',)
+    """
+    if not isinstance(given, Labels):
+        known, values = {field.name for field in fields(Labels)}, dict(given or {})
+        if set(values) - known:
+            raise InputError(f"labels must be among {', '.join(sorted(known))}, got {min(set(values) - known)!r}")
+        given = Labels(**values)
+    unit = given.unit or usual_unit(layout)
     if (unit == "occurrence") != (layout.max_contributions is None):
         raise InputError(f"unit must be occurrence, or a name where max_contributions is given, got {unit!r}")
-    return replace(labels, unit=unit, created=datetime.now(UTC).strftime("%Y-%m-%d"))
+    return replace(given, unit=unit, created=datetime.now(UTC).strftime("%Y-%m-%d"))
 
 
 def _require_text(name: str, value: object) -> None:
@@ -400,13 +390,3 @@ def _require_text(name: str, value: object) -> None:
     if not plain or (value and not str(value).strip()):
         shown = inert(repr(value)[:50])
         raise InputError(f"{name} must be a printable text of at most {LONGEST_NAME} characters, got {shown}")
-
-
-def _names(name: str, value: Any) -> tuple[str, ...]:
-    """Return names as a tuple: columns in their order, the others sorted and each once."""
-    names = (value,) if isinstance(value, str) else tuple(value)
-    if len(names) > MOST_NAMES:
-        raise InputError(f"{name} must be at most {MOST_NAMES:,} names, got {len(names):,}")
-    for each in names:
-        _require_text(name, each or None)
-    return names if name == "column" else tuple(sorted(set(names)))

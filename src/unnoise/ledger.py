@@ -144,10 +144,12 @@ class Ledger:
         return sums(entries).get((name, unit), Fraction(0))
 
     def _require(self, entries: Sequence[Entry], epsilon: Fraction, unit: str) -> None:
-        before, limits = sums(entries), _limits(entries)
+        """Refuse what would pass a limit, this ledger's or the last one written for a data set and unit."""
+        before, last = sums(entries), [entry for entry in entries if entry.what == "limit" and entry.unit == unit]
+        limits = {name: entry.epsilon for entry in last for name in entry.data}
         for name in self.names:
             spent = before.get((name, unit), Fraction(0))
-            known = [limits.get((name, unit)), None if self.limit is None else exact_positive("limit", self.limit)]
+            known = [limits.get(name), None if self.limit is None else exact_positive("limit", self.limit)]
             for limit in (one for one in known if one is not None):
                 if spent + epsilon > limit:
                     raise PrivacyError(
@@ -163,11 +165,6 @@ def sums(entries: Iterable[Entry]) -> dict[tuple[str, str], Fraction]:
         for name in entry.data if entry.what != "limit" else ():
             total[name, entry.unit] = total.get((name, entry.unit), Fraction(0)) + entry.epsilon
     return total
-
-
-def _limits(entries: Iterable[Entry]) -> dict[tuple[str, str], Fraction]:
-    """Return the last limit of each data set and unit."""
-    return {(name, entry.unit): entry.epsilon for entry in entries if entry.what == "limit" for name in entry.data}
 
 
 def ledger_beside(paths: Sequence[str | os.PathLike[str]]) -> Path:

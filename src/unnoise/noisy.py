@@ -68,59 +68,30 @@ def as_signed_integers(counts: Any, name: str = "noisy counts", *, secret: bool 
 def tally(counts: Int64) -> tuple[Int64, Int64]:
     """Return the distinct values and how many cells hold each, in blocks and constant extra memory.
 
+    Those in a dense window of at most WINDOW values are counted by their place in it, the far ones by sorting.
+
     >>> values, how_many = tally(np.array([0, 5, 0, -2]))
     >>> values.tolist(), how_many.tolist()
     ([-2, 0, 5], [1, 2, 1])
     """
-    counter = _Counter()
+    low, top, far = int(counts.min()), int(counts.max()), list[tuple[Int64, Int64]]()
+    wide = top - low >= WINDOW
+    if wide:  # around the middle of the first values: near 2⁶³ a mean would lie outside of them
+        first = counts[:BLOCK]
+        middle = int(np.partition(first, first.size // 2)[first.size // 2])
+        low = max(low, middle - WINDOW // 2)
+        top = min(top, low + WINDOW - 1)
+    dense = np.zeros(top - low + 1, dtype=np.int64)
     for start in range(0, counts.size, BLOCK):
-        counter.add(counts[start : start + BLOCK])
-    return counter.result()
-
-
-class _Counter:
-    """Counts values in a dense window that grows to WINDOW, and the far ones in a sparse remainder."""
-
-    def __init__(self) -> None:
-        self.low = 0
-        self.dense = np.zeros(0, dtype=np.int64)
-        self.far: list[tuple[Int64, Int64]] = []
-
-    def add(self, block: Int64) -> None:
-        low, high = int(block.min()), int(block.max())
-        if self.dense.size == 0:
-            middle = block.size // 2  # of the values, as whole numbers: near 2⁶³ a float would lie outside of them
-            self.low = int(np.partition(block, middle)[middle]) if high - low >= WINDOW else (low + high) // 2
-        if not (self.low <= low and high < self.low + self.dense.size):
-            self._grow(low, high)
-            end = self.low + self.dense.size
-            if low < self.low or high >= end:
-                inside = (block >= self.low) & (block < end)
-                self._add_far(*np.unique(block[~inside], return_counts=True))
-                block = block[inside]
-        if block.size:
-            offset = block - self.low
-            counted = np.bincount(offset)
-            self.dense[: counted.size] += counted
-
-    def _grow(self, low: int, high: int) -> None:
-        """Widen the window towards low and high, as far as WINDOW allows."""
-        old_low, old_end = self.low, self.low + self.dense.size
-        slack = max(64, self.dense.size // 2)
-        new_low = max(-(1 << 63), min(old_low, low - slack)) if old_end - low < WINDOW else old_low
-        new_end = min(1 << 63, max(old_end, high + slack)) if high - new_low < WINDOW else old_end
-        grown = np.zeros(new_end - new_low, dtype=np.int64)
-        grown[old_low - new_low : old_end - new_low] = self.dense
-        self.low, self.dense = new_low, grown
-
-    def _add_far(self, values: Int64, how_many: Int64) -> None:
-        self.far.append((values, how_many))
-        if len(self.far) > 64:
-            self.far = [combine(self.far)]
-
-    def result(self) -> tuple[Int64, Int64]:
-        occupied = np.flatnonzero(self.dense)
-        return combine([(occupied + self.low, self.dense[occupied]), *self.far])
+        block = counts[start : start + BLOCK]
+        if wide and (block.min() < low or block.max() > top):
+            inside = (block >= low) & (block <= top)
+            far.append(np.unique(block[~inside], return_counts=True))
+            far, block = [combine(far)] if len(far) > 64 else far, block[inside]
+        counted = np.bincount(block - low)
+        dense[: counted.size] += counted
+    occupied = np.flatnonzero(dense)
+    return combine([(occupied + low, dense[occupied]), *far])
 
 
 def combine(tallies: Iterable[tuple[Int64, Int64]]) -> tuple[Int64, Int64]:

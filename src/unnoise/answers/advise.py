@@ -120,6 +120,8 @@ def advise(
         if step is not None:
             step(index + 1, len(ways))
     best = min((c for c in found if c.possible), key=lambda c: (math.isnan(c.errors["l1"]), c.errors["l1"]))
+    if found[0].possible and not best.errors["distinct"] <= USELESS:
+        best = found[0]  # where nothing tells, errors do not choose: whoever can hold the rows needs no sketch
     return Advice(best.name, _why(best, found, tidy(law)), tuple(found))
 
 
@@ -185,7 +187,7 @@ def simulated_curve(counts: Int64, number: Int64, epsilon: float, rng: np.random
     """A noisy curve of data that nobody has."""
     first, last = blocks()
     columns, rows = exact_numbers(counts, number, first, last, "at_least")
-    a, exact = math.exp(-epsilon), np.array([*columns, *rows], dtype=np.int64)
+    a, exact = math.exp(-epsilon), np.concatenate([columns, rows])
     noisy = exact + rng.geometric(1 - a, exact.size) - rng.geometric(1 - a, exact.size)
     law, split = DiscreteLaplace(epsilon), first.size
     return NoisyCurve(first, last, noisy[:split].copy(), law, label="simulated", ranks=noisy[split:].copy())
@@ -211,7 +213,9 @@ def _why(best: Candidate, found: list[Candidate], epsilon: str) -> str:
     if best.name == "direct":
         nearest = min((c.errors["l1"] for c in others), default=math.nan)
         times = nearest / max(best.errors["l1"], 1e-12)
-        words.append(f"A sketch is the wrong tool here: it would err {times:.2g} times as much, for what nobody needs.")
+        if times > 1:
+            more = f"{times:.2g} times as much"
+            words.append(f"A sketch is the wrong tool here: it would err {more}, for what nobody needs.")
     for c in others:
         if not c.possible and c.errors["l1"] < best.errors["l1"] / 1.5:
             times = best.errors["l1"] / max(c.errors["l1"], 1e-12)

@@ -36,7 +36,9 @@ from ..arrays import Floats
 from ..errors import ConvergenceError, InputError
 from ..estimators.side_by_side import Together, covariance, side_by_side
 from .estimate import Columnar, Estimate, number
-from .sites import Gathered, as_estimate, occurrences_of, reach_of
+from .modelled import left_open
+from .questions import mark
+from .sites import SURE, Gathered, as_estimate, occurrences_of, reach_of
 
 __all__ = ["Rules", "SiteRow", "SiteTable", "project", "table_of"]
 
@@ -48,9 +50,6 @@ ROUNDING = 1e-9
 
 REFINED = 8
 """Most projections of one table: where estimates are far out, the first loses digits and the next finds them."""
-
-SURE = 3.0
-"""Standard errors beyond which nothing is expected: what a part has at least, the whole has."""
 
 SUREST = 0.5
 """Least standard error of one sketch's reach, as a share of what its empty cells alone would give."""
@@ -115,15 +114,17 @@ class SiteTable(Columnar):
         return found
 
     def __str__(self) -> str:
-        lines = [("sites", "periods", "reach", "95 % interval", "occurrences")]
+        lines = [("sites", "periods", "reach", "95 % interval", "occurrences", "remark")]
         for row in self.rows:
             span = f"{number(round(row.reach.low))} to {number(round(row.reach.high))}"
             lines.append((" + ".join(row.sites), _span(row.periods), number(round(row.reach.value)), span,
-                          number(round(row.occurrences.value))))
-        kept = [i for i in range(5) if i != 1 or any(line[1] for line in lines[1:])]
+                          number(round(row.occurrences.value)), mark(row.reach)))
+        kept = [i for i in range(6) if i not in (1, 5) or any(line[i] for line in lines[1:])]
         widths = [max(len(line[i]) for line in lines) for i in kept]
+        left = (0, 1, 5)
         return "\n".join(
-            "  ".join(line[i].ljust(w) if i < 2 else line[i].rjust(w) for i, w in zip(kept, widths)) for line in lines
+            "  ".join(line[i].ljust(w) if i in left else line[i].rjust(w) for i, w in zip(kept, widths)).rstrip()
+            for line in lines
         )
 
 
@@ -289,7 +290,7 @@ class _Solved:
         for row, estimate in zip(rows, plain):
             low = min(low for other, low in zip(rows, lows) if row <= other)
             high = max(high for other, high in zip(rows, highs) if other <= row)
-            found.append(replace(estimate, low=low, high=high))
+            found.append(replace(estimate, low=low, high=high, marked=left_open(low, high)))
         return found
 
     def row(self, i: int, sites: tuple[str, ...], periods: tuple[str, ...], held: list[int]) -> SiteRow:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from ..arrays import Floats, Int64
-from ..curve import SINGLE, TOP, NoisyCurve
+from ..curve import TOP, NoisyCurve
 from ..errors import InputError
 from ..estimators._fit import Notice
 from ..estimators.falling import falling, largest_count, spread, upper_quantile
@@ -140,12 +140,12 @@ class DirectProfile(Profile):
         one, half = self._diagram.limits(tail).at(lo), self._diagram.limits(tail / 2)
         first, second = half.at(lo), half.at(beyond)
         low, high = np.maximum(first[0] - second[1], 0.0), first[1] - second[0]
-        known = int(np.searchsorted(curve.last, SINGLE["at_least"], side="right"))
+        known = int(np.searchsorted(curve.width, 1.5))
         both = beyond <= min(self._diagram.sure, known)
         at, after = (np.minimum(t, max(known, 1)) - 1 for t in (lo, beyond))
         raw = (curve.numbers[at] - curve.numbers[after] + curve.above[at] - curve.above[after]).astype(float)
         q = upper_quantile(curve.noise, 2, tail)
-        low, high = np.where(both, (raw - q).clip(0), low), np.where(both, np.minimum(raw + q, one[1]), high)
+        low, high = np.where(both, (raw - q).clip(0), low), np.minimum(np.where(both, raw + q, high), one[1])
         low, high = np.where(opened, one[0], low), np.where(opened, one[1], np.maximum(high, low))
         estimate = np.where(both & ~opened, raw, self._band_values(lo, hi))
         stderr = (high - low) / (2 * float(ndtri(1 - tail)))

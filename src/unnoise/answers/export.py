@@ -20,8 +20,8 @@ from ..errors import InputError
 from ..text import inert, inert_html
 from .estimate import Estimate
 from .questions import Sheet, mark
-from .render import NO_LIMIT, first_sentence, plain
-from .report_tables import Columns, as_columns, csv_text, long_table, ranges_of, whole_dict
+from .render import HUGE, NO_LIMIT, first_sentence, plain
+from .report_tables import Columns, as_columns, csv_text, long_table, ranges_of, span, whole_dict
 
 if TYPE_CHECKING:
     from .compare import Comparison
@@ -38,19 +38,22 @@ class Document:
     """Something to be written.
 
     title, lead : what it is, and its first sentence
+    about : the promise and public parameters, by name
+
+    and, each made when a file needs it,
+
     long : the one table of csv and parquet
     tables : the tables that a person reads, by name
-    about : the promise and public parameters, by name
     whole : everything, as plain Python
-    page : makes the HTML page
+    page : the HTML page
     """
 
     title: str
     lead: str
-    long: Columns
-    tables: Mapping[str, Columns]
     about: Mapping[str, str]
-    whole: Mapping[str, Any]
+    long: Callable[[], Columns]
+    tables: Callable[[], Mapping[str, Columns]]
+    whole: Callable[[], Mapping[str, Any]]
     page: Callable[[], str]
 
 
@@ -64,10 +67,10 @@ def profiles_document(
     return Document(
         title=title,
         lead=(f"{next(iter(named))}: " if groups else "") + first_sentence(first).text,
-        long=long_table(named),
-        tables={"answers": _answers(named, groups), "frequencies": _frequencies(named, groups)},
         about=about | {f"note {i}": note for i, note in enumerate(warnings, 1)},
-        whole=whole_dict(named, guarantee),
+        long=lambda: long_table(named),
+        tables=lambda: {"answers": _answers(named, groups), "frequencies": _frequencies(named, groups)},
+        whole=lambda: whole_dict(named, guarantee),
         page=page,
     )
 
@@ -93,7 +96,7 @@ def _answers(named: Mapping[str, Sheet], groups: bool) -> Columns:
 def _frequencies(named: Mapping[str, Sheet], groups: bool) -> Columns:
     rows = [(name, *triple) for name, sheet in named.items() for triple in ranges_of(sheet)]
     columns: dict[str, list[Any]] = {"group": [row[0] for row in rows]} if groups else {}
-    columns["times"] = [f"{first:,}" if first == last else f"{first:,}–{last:,}" for _, first, last, _ in rows]
+    columns["times"] = [span(first, last) for _, first, last, _ in rows]
     many = next(iter(named.values())).asked.noun.many
     estimates = [_whole(row[3]) for row in rows]
     return columns | {many: [e.value for e in estimates], "low": [e.low for e in estimates],
@@ -112,13 +115,16 @@ def comparison_document(found: Comparison) -> Document:
         "repetitions": f"{found.repetitions} noisy releases",
     }  # fmt: skip
     title = "Estimators beside the truth"
-    return Document(
-        title, lead, table, {"estimators": table}, about, found.to_dict(),
-        lambda: _plain_page(title, lead, {"estimators": table}, about),
-    )  # fmt: skip
+    return _document(title, lead, {"estimators": table}, found.to_dict(), about)
 
 
 # ── the writers ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _shown_row(row: Sequence[Any]) -> list[str]:
+    """Write the cells of a row; huge numbers after one that is not are ends of an interval that has none."""
+    first = next((cell for cell in row if isinstance(cell, float)), 0.0)
+    return ["no limit" if isinstance(cell, float) and first < NO_LIMIT <= cell else _shown(cell) for cell in row]
 
 
 def _shown(value: Any) -> str:
@@ -126,21 +132,21 @@ def _shown(value: Any) -> str:
     if value is None or value != value:  # NaN: an estimator that failed has no errors
         return ""
     if isinstance(value, float):
-        if value >= NO_LIMIT:
-            return "no limit"
+        if abs(value) >= HUGE:
+            return f"{value:.3g}".replace("e+", "e")
         return f"{value:,.0f}" if abs(value) >= 100 or value == round(value) else f"{value:.3g}"
     return inert(value)
 
 
 def _json(document: Document) -> bytes:
-    return (json.dumps(plain(dict(document.whole)), indent=2, ensure_ascii=False) + "\n").encode()
+    return (json.dumps(plain(dict(document.whole())), indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def _parquet(document: Document) -> bytes:
     import pyarrow as pa
     from pyarrow import parquet
 
-    table = pa.table({name: pa.array(list(column)) for name, column in document.long.items()})
+    table = pa.table({name: pa.array(list(column)) for name, column in document.long().items()})
     notes = {"title": document.title, "lead": document.lead, **document.about}
     out = io.BytesIO()
     parquet.write_table(table.replace_schema_metadata(notes), out)
@@ -157,7 +163,7 @@ def _xlsx(document: Document) -> bytes:
     with xlsxwriter.Workbook(out, inside) as book:
         bold = book.add_format({"bold": True})
         whole, fine = (book.add_format({"num_format": pattern}) for pattern in ("#,##0", "0.000"))
-        for name, columns in {**document.tables, "long": document.long}.items():
+        for name, columns in {**document.tables(), "long": document.long()}.items():
             sheet = book.add_worksheet(name)
             sheet.freeze_panes(1, 0)
             sheet.write_row(0, 0, list(columns), bold)
@@ -175,11 +181,12 @@ def _xlsx(document: Document) -> bytes:
 def _markdown(document: Document) -> bytes:
     escape = str.maketrans({"|": "\\|", "<": "&lt;", "*": "\\*", "_": "\\_", "`": "\\`", "[": "\\["})
     lines = [f"# {inert(document.title).translate(escape)}", "", document.lead.translate(escape)]
-    for name, columns in document.tables.items():
+    for name, columns in document.tables().items():
         lines += ["", f"## {name.capitalize()}", "", f"| {' | '.join(columns)} |"]
         kinds = ("---" if isinstance(column[0] if column else "", str) else "--:" for column in columns.values())
         lines.append(f"|{'|'.join(kinds)}|")
-        lines += [f"| {' | '.join(_shown(cell).translate(escape) for cell in row)} |" for row in zip(*columns.values())]
+        rows = (_shown_row(row) for row in zip(*columns.values()))
+        lines += [f"| {' | '.join(cell.translate(escape) for cell in row)} |" for row in rows]
     for name, text in document.about.items():
         lines += ["", f"**{name.capitalize()}.** {inert(text).translate(escape)}"]
     return ("\n".join(lines) + "\n").encode()
@@ -192,7 +199,7 @@ def _plain_page(title: str, lead: str, tables: Mapping[str, Columns], about: Map
     parts = [f"<h1>{inert_html(title)}</h1><p class='lede'>{inert_html(lead)}</p>"]
     for columns in tables.values():
         head = "".join(f"<th>{inert_html(name)}</th>" for name in columns)
-        cells = ("".join(f"<td>{inert_html(_shown(cell))}</td>" for cell in row) for row in zip(*columns.values()))
+        cells = ("".join(f"<td>{inert_html(cell)}</td>" for cell in _shown_row(row)) for row in zip(*columns.values()))
         body = "".join(f"<tr>{row}</tr>" for row in cells)
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         parts.append(f"<div class='card scroll'>{table}</div>")
@@ -205,7 +212,7 @@ def _plain_page(title: str, lead: str, tables: Mapping[str, Columns], about: Map
 
 
 WRITERS: dict[str, Callable[[Document], bytes]] = {
-    ".html": lambda document: document.page().encode(), ".csv": lambda document: csv_text(document.long).encode(),
+    ".html": lambda document: document.page().encode(), ".csv": lambda document: csv_text(document.long()).encode(),
     ".json": _json, ".parquet": _parquet, ".xlsx": _xlsx, ".md": _markdown,
 }  # fmt: skip
 SUFFIXES = tuple(WRITERS)
@@ -245,16 +252,20 @@ def answers_document(found: Mapping[str, Estimate], files: Sequence[str]) -> Doc
     name, first = next(iter(found.items()))
     lead = f"{name.capitalize()} of {len(files)} sketches: {first.value:,.0f} ({first.low:,.0f} to {first.high:,.0f})."
     whole = {**{name: estimate.to_dict() for name, estimate in found.items()}, "sketches": list(files)}
-    return _document("Sites beside each other", lead, table, whole)
+    return _document("Sites beside each other", lead, {"answers": table}, whole, ABOUT)
 
 
 def table_document(found: SiteTable) -> Document:
     """Return what is to be written about a consistent table."""
     last, reach = found.rows[-1], found.rows[-1].reach
     lead = f"{' + '.join(last.sites)} reached {reach.value:,.0f} ({reach.low:,.0f} to {reach.high:,.0f})."
-    return _document("Reach of sites and periods", lead, found.columns(), {"rows": found.to_dict()})
+    return _document("Reach of sites and periods", lead, {"answers": found.columns()}, {"rows": found.to_dict()}, ABOUT)
 
 
-def _document(title: str, lead: str, table: Mapping[str, Sequence[Any]], whole: Mapping[str, Any]) -> Document:
-    shown = {"answers": table}
-    return Document(title, lead, table, shown, ABOUT, whole, lambda: _plain_page(title, lead, shown, ABOUT))
+def _document(
+    title: str, lead: str, tables: Mapping[str, Columns], whole: Mapping[str, Any], about: Mapping[str, str]
+) -> Document:
+    """Return a document of one table."""
+    (long,) = tables.values()
+    page = lambda: _plain_page(title, lead, tables, about)  # noqa: E731
+    return Document(title, lead, about, lambda: long, lambda: tables, lambda: whole, page)

@@ -13,13 +13,15 @@ within it. It counts as reached when the prediction limit for one more release, 
 and standard deviation of the n simulated logarithms and t Student's quantile at ``SURE``, is within the target. Given a
 target and without ε (or without cells), the smallest ε (number of cells) that reaches it is found by bisection on the
 logarithm, at common random numbers, rounded up to two digits, and confirmed with fresh seeds: where these do not
-confirm it, it is raised by ``RAISED`` and confirmed again. The figures are those of the fresh seeds.
+confirm it, it is raised by ``RAISED`` and confirmed again. The figures are those of the fresh seeds. Hashed sketches
+have powers of two, and more cells are not always better (each has its noise): sizes are tried upwards, one after the
+other, until one reaches the target or ``WORSE`` in a row were worse than the best.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -30,6 +32,7 @@ from scipy.special import stdtrit
 from ..checks import check_choice, check_integer, check_number
 from ..errors import InputError, OverloadError
 from ..estimators.methods import check_method
+from ..layout import hashed_layout
 from ..noise import Exact, exact_positive
 from .estimate import KINDS as INTERVALS
 from .estimate import number, percent
@@ -51,6 +54,8 @@ PROMISED, SURE = 0.8, 0.9
 """Share of releases that a reached target is promised for, and the one it is computed for: shapes are no lognormals."""
 RAISED, CONFIRMATIONS = 1.1, 8
 """Factor by which an unconfirmed plan is raised, and how often."""
+WORSE = 2
+"""Sizes of a hashed sketch in a row that must be worse than the best before larger ones are given up."""
 FEWEST = 4
 """Simulated releases from which a prediction can be made."""
 
@@ -101,12 +106,6 @@ class Plan:
             return True
         name, value = self.target
         return self.expected[name] <= value and self.within >= PROMISED
-
-    @property
-    def errors_and_widths(self) -> dict[str, float]:
-        """Everything a target may name: the errors, and the half-widths relative to their answers."""
-        relative = {name: self.widths[name] / max(self.truths[name], 1.0) for name in self.widths}
-        return {**self.errors, **relative}
 
     @property
     def assumptions(self) -> list[str]:
@@ -177,7 +176,7 @@ def plan(
     epsilon : number or str, optional
         ε; left out, the smallest one that reaches ``target`` is sought.
     cells : int, optional
-        Number of cells; left out, the smallest number that reaches ``target`` is sought.
+        Number of cells, a power of two where hashed; left out, the smallest that reaches ``target`` is sought.
     shape : number, str, mapping, array or Profile
         The guess: a power-law exponent such as 2.2, a name such as "poisson:5", "geometric:20", "uniform:200",
         "normal:30" (with 70 % zeros) or "ones", or a profile: ``{t: share}``, ``f[0], f[1], …`` or a Profile.
@@ -216,7 +215,7 @@ def plan(
     if intervals is not None:
         check_choice("intervals", intervals, INTERVALS)
     run = _Run(_check_target(target), method, intervals, check_integer("repetitions", repetitions, 1), seed, step)
-    fixed_cells = None if cells is None else check_integer("cells", cells, 1, 10**15)
+    fixed_cells = _check_cells(cells, kind, levels)
     fixed_epsilon = None if epsilon is None else float(exact_positive("epsilon", epsilon))
     known = {
         "kind": kind, "shape": shape, "levels": check_integer("levels", levels, 1, 64 if kind == "hashed" else 1),
@@ -232,26 +231,42 @@ def plan(
     if fixed_epsilon is not None and fixed_cells is not None:
         run.releases = repetitions
         return run.simulate(setting(fixed_epsilon, fixed_cells), repetitions, fresh=True)
-    told = {"epsilon": epsilon, "cells": cells, "target": target}
     if run.goal is None or (fixed_epsilon is None and fixed_cells is None):
-        raise InputError(
-            "plan must have epsilon and cells, or a target and one of them, got "
-            + (", ".join(name for name, value in told.items() if value is not None) or "none of these")
-        )
+        raise _incomplete({"epsilon": epsilon, "cells": cells, "target": target})
     if fixed_cells is not None:
         given_cells = fixed_cells
         return run.search(lambda eps: setting(_two_digits(eps), given_cells), EPSILONS, "epsilon")
     given = fixed_epsilon
     assert given is not None
-    return run.search(lambda d: setting(given, int(_two_digits(d))), _fewest_and_most(kind, levels, many), "cells")
+    if kind == "hashed":
+        return run.climb([setting(given, size) for size in _sizes(levels, many)])
+    ends = CELLS[0], min(CELLS[1], many or CELLS[1])
+    return run.search(lambda d: setting(given, int(_two_digits(d))), ends, "cells")
 
 
-def _fewest_and_most(kind: str, levels: int, items: int | None) -> tuple[int, int]:
-    """Between how many cells a plan looks."""
-    if kind != "hashed":
-        return CELLS[0] * levels, min(CELLS[1], items or CELLS[1])
-    most = min(CELLS[1], items or CELLS[1], MOST_HASHED)
-    return max(CELLS[0] * levels, math.ceil((items or 1) / 20)), 10 * most if items else most
+def _incomplete(told: Mapping[str, object]) -> InputError:
+    """Say what is missing, in view of what was told."""
+    given = ", ".join(name for name, value in told.items() if value is not None) or "none of these"
+    return InputError(f"plan must have epsilon and cells, or a target and one of them, got {given}")
+
+
+def _check_cells(cells: Any, kind: str, levels: int) -> int | None:
+    """Return the cells of all levels, where their number is given; sketches that hash have powers of two."""
+    if cells is None:
+        return None
+    given = check_integer("cells", cells, 1, 10**15)
+    return hashed_layout(given, levels, hash_seed=0).cells if kind == "hashed" else given
+
+
+def _sizes(levels: int, items: int | None) -> list[int]:
+    """Return the numbers of cells among which a plan looks for a hashed sketch: loads of 20 to 1/10, or of 1.
+
+    >>> _sizes(1, 1000)
+    [64, 128, 256, 512, 1024, 2048, 4096, 8192]
+    """
+    most = 10 * min(items, MOST_HASHED) if items else MOST_HASHED
+    fewest = max(CELLS[0] * levels, (items or 1) / 20)
+    return [levels << bits for bits in range(64) if fewest <= levels << bits <= most] or [levels << 4]
 
 
 def _check_target(target: Any) -> tuple[str, float] | None:
@@ -309,6 +324,27 @@ class _Run:
             else:
                 low = middle
         return self._confirm(setting, math.exp(high), ends[1])
+
+    def climb(self, settings: Sequence[Setting]) -> Plan:
+        """Return the first of some settings, ever larger, that reaches the goal and keeps to it with fresh seeds."""
+        assert self.goal is not None
+        goal, few, many = self.goal, max(self.repetitions // 2, FEWEST), max(self.repetitions, FEWEST)
+        self.releases = few * len(settings) + many
+        best, cells, behind = math.inf, 0, 0
+        for setting in settings:
+            tried = self.simulate(setting, few)
+            if tried.reached:
+                tried = self.simulate(setting, many, fresh=True)
+            if tried.reached:
+                return tried
+            expected = tried.expected[goal[0]]
+            behind = behind + 1 if expected > best else 0
+            if expected < best:
+                best, cells = expected, setting.cells
+            if behind == WORSE:
+                break
+        which = f"{best:.3g} is the best there is, with cells={cells}" if best < math.inf else "every size overflows"
+        raise InputError(f"target must be reachable at this epsilon: {goal[0]}={goal[1]:g} was asked, {which}")
 
     def _confirm(self, setting: Callable[[float], Setting], x: float, most: float) -> Plan:
         found = self.simulate(setting(x), max(self.repetitions, FEWEST), fresh=True)

@@ -42,6 +42,9 @@ __all__ = ["Answers", "Profile", "Row", "Table", "identity"]
 DENSE_LIMIT = 10**8
 """Longest dense array that ``fractions`` and ``counts`` will build."""
 
+ROUNDING = 1e-11
+"""Relative error that a sum of some thousand shares may have from rounding alone."""
+
 DENSE_SEARCH = 10**5
 """Longest range of counts that ``quantile`` searches one by one."""
 
@@ -186,7 +189,7 @@ class Profile:
     @property
     def counts(self) -> Floats:
         """Number of items with count exactly t, for t = 0, 1, …"""
-        return np.asarray(self.fractions * self.items)
+        return _whole(self.fractions * self.items)
 
     # ---------------------------------------------------------------- the numbers behind every answer
 
@@ -210,14 +213,14 @@ class Profile:
         """Number of items with count in lo..hi according to the reconstructed profile."""
         first = np.searchsorted(self.support, lo, side="left")
         last = np.searchsorted(self.support, hi, side="right")
-        return np.asarray(self.items * (self._cumulative[last] - self._cumulative[first]))
+        return _whole(self.items * (self._cumulative[last] - self._cumulative[first]))
 
     def _sum(self, g: Function, level: float) -> tuple[float, float, float, float]:
         """Estimate Σ g(h) over the items: estimate, standard error, low, high."""
         return sum_limits(self.noisy, g, level, items=self._size, max_count=self.max_count)
 
     def _sum_value(self, g: Function) -> float:
-        return float(self.items * (self.mass @ np.asarray(g(self.support), dtype=float)))
+        return float(_whole(self.items * (self.mass @ np.asarray(g(self.support), dtype=float))))
 
     def _entropy(self, level: float) -> tuple[float, float, float, float]:
         return entropy_limits(self.noisy, level, items=self._size, max_count=self.max_count)
@@ -482,6 +485,12 @@ class Profile:
 def identity(t: Any) -> Floats:
     """The count itself, as a float: Σ h is ``total``."""
     return np.asarray(t, dtype=float)
+
+
+def _whole(numbers: Floats) -> Floats:
+    """Numbers of cells, whole where only rounding keeps them from it: 39, not 38.99999999999999."""
+    nearest = np.rint(numbers)
+    return np.asarray(np.where(np.abs(numbers - nearest) <= ROUNDING * np.abs(nearest), nearest, numbers))
 
 
 def _as_counts(t: Any) -> Int64:

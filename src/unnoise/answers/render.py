@@ -30,7 +30,7 @@ HUGE = 1e12
 """Numbers from here on are written with a power of ten."""
 
 NO_LIMIT = 2.0**53
-"""No data have such counts: where an interval goes on to here, nothing was known to end it."""
+"""Hardly any data have such counts: where an interval goes on to here and its value does not, nothing ended it."""
 
 EXPORTED = 10_000
 """Most entries written by ``as_dict``; the rest is in ``to_arrow`` and its kin."""
@@ -70,14 +70,24 @@ def sensible(estimate: Estimate, *, whole: bool = True) -> tuple[str, str, str]:
     ('2', '2', '2')
     >>> sensible(Estimate(0.15, 0.1, 0.02, 0.4))
     ('0', '0', '1')
+    >>> sensible(Estimate(62.0, 500, 41.3, 2089.0))
+    ('62', '41', '2,100')
+    >>> sensible(Estimate(3.0, 1.0, 1.0, 2.0**61)), sensible(Estimate(5e18, 1.0, 5e18, 5e18))
+    (('3', '1', 'no limit'), ('5e18', '5e18', '5e18'))
     """
     width = estimate.high - estimate.low
     digits = 1 - math.floor(math.log10(width)) if 0 < width < math.inf else 3
     value, low, high = estimate.value, estimate.low, estimate.high
     digits = min(digits, 0) if whole else digits
-    low, high = _outwards(low, digits, math.floor), _outwards(high, digits, math.ceil)
-    finest = 1 - math.floor(math.log10(abs(value))) if value else 0  # two digits of a value in any interval
-    return _written(value, max(digits, min(finest, 0))), _written(low, digits), _written(high, digits)
+    of_value, of_low = (max(digits, _two_digits(x)) for x in (value, low))
+    low, high = _outwards(low, of_low, math.floor), _outwards(high, digits, math.ceil)
+    end = "no limit" if value < NO_LIMIT <= high else _written(high, digits)
+    return _written(value, of_value), _written(low, of_low), end
+
+
+def _two_digits(x: float) -> int:
+    """Decimals (0 at most) that leave two digits of a number, however wide its interval is."""
+    return min(1 - math.floor(math.log10(abs(x))), 0) if x and math.isfinite(x) else 0
 
 
 def _outwards(x: float, digits: int, step: Callable[[float], int]) -> float:
@@ -91,8 +101,6 @@ def _outwards(x: float, digits: int, step: Callable[[float], int]) -> float:
 
 def _written(x: float, digits: int) -> str:
     """Round to a number of decimals, negative for tens and hundreds."""
-    if x >= NO_LIMIT:
-        return "no limit"
     if abs(x) >= HUGE or not math.isfinite(x):
         return f"{x:.2g}".replace("e+", "e")
     rounded = round(x, digits) + 0.0

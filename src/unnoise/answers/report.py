@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import __version__
 from ..arrays import Floats, Int64
 from ..curve import ALL_GROUPS
 from ..noise import tidy
@@ -95,7 +96,7 @@ def report_page(
         title=inert_html(title),
         style=page_style(),
         script=_file("report.js"),
-        version=inert_html(_version()),
+        version=__version__,
         made=date.today().isoformat(),
         file="profile",
         headline=_headline(said),
@@ -136,15 +137,6 @@ def page_style() -> str:
         f'@media screen{{:root[data-theme="dark"]{{{dark};color-scheme:dark}}}}\n'
         f"{_file('report.css')}"
     )
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("unnoise")
-    except PackageNotFoundError:
-        return "(not installed)"
 
 
 def _safe_json(value: Any) -> str:

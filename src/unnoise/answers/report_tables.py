@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Columns", "answers_table", "as_columns", "csv_text", "long_table", "numbers_table", "parameters", "ranges_of",
-    "whole_dict",
+    "span", "whole_dict",
 ]  # fmt: skip
 
 Columns = Mapping[str, Sequence[Any]]
@@ -84,14 +84,11 @@ def numbers_table(name: str, sheet: Sheet) -> str:
     many = inert_html(sheet.asked.noun.many)
     heads = ("times", many, "from", "to", "at least so often", "from", "to")
     head = "".join(f'<th scope="col" class="number">{text}</th>' for text in heads)
-    exact, reach = sheet.exact, sheet.reach
-    rows = []
-    for i, (first, last) in enumerate(zip(exact.first.tolist(), exact.last.tolist())):
-        label, width = f"{first:,}" if first == last else f"{first:,}–{last:,}", last - first + 1
-        inside = Estimate(exact.value[i] * width, 0.0, exact.low[i] * width, exact.high[i] * width)
+    reach, rows = sheet.reach, []
+    for i, (first, last, inside) in enumerate(ranges_of(sheet)):
         above = Estimate(reach.value[i], 0.0, reach.low[i], reach.high[i])
         body = "".join(f'<td class="number">{x}</td>' for x in (*sensible(inside), *sensible(above)))
-        rows.append(f'<tr><th scope="row" class="number">{label}</th>{body}</tr>')
+        rows.append(f'<tr><th scope="row" class="number">{span(first, last)}</th>{body}</tr>')
     caption = inert_html(name) or f"{many.capitalize()} by number of occurrences"
     return (
         f'<p class="cue">Seven columns: swipe sideways to see all of them.</p><div class="scroll"><table class="all">'
@@ -159,6 +156,15 @@ def as_columns(estimates: Sequence[Estimate]) -> dict[str, list[Any]]:
         "interval": [e.kind for e in estimates], "data_share": [e.data_share for e in estimates],
         "note": [mark(e) for e in estimates],
     }  # fmt: skip
+
+
+def span(first: int, last: int) -> str:
+    """Write a range of counts.
+
+    >>> span(7, 7), span(1000, 1299)
+    ('7', '1,000–1,299')
+    """
+    return f"{first:,}" if first == last else f"{first:,}–{last:,}"
 
 
 def ranges_of(sheet: Sheet) -> list[tuple[int, int, Estimate]]:

@@ -4,11 +4,9 @@ All are of items: the union of k sketches has Σ N_t of them, N_t the number tha
 (:mod:`unnoise.estimators.side_by_side`), and in all of them occur N_k. Differences (unique reach) and ratios
 (retention) take their errors together, from what every block of cells did to both answers.
 
-The sum of the cells, answered by the default estimator, is a second answer: of many sites, and of sketches that hold
-several noises, it may be the surer one. With s₁, s₂ the standard errors and r the correlation of the two (they share
-their noise; measured 0.35 to 0.64), the best mean has weights (s₂² − r·s₁s₂) : (s₁² − r·s₁s₂), none below 0. Of many
-noises the sum knows little but how smooth profiles are, so where the two answers are farther apart than their errors
-say, the sum has that much more error.
+The sum of the cells, answered by the default estimator, is a second answer. It knows less of fresh sketches (of 2 to 20
+sites in WFA's scenarios a mean of both was no better), and may be the surer one of sketches that hold several noises:
+it is asked where the first is rough, and the surer answer is taken.
 """
 
 from __future__ import annotations
@@ -27,6 +25,7 @@ from ..estimators.side_by_side import Coded, Together, covariance, side_by_side
 from ..layout import Layout
 from ..noisy import NoisyCounts
 from .estimate import Estimate
+from .modelled import left_open
 from .profile import Profile
 from .reconstruct import reconstruct
 
@@ -35,14 +34,11 @@ __all__ = ["Gathered", "as_estimate", "occurrences_of", "overlap", "reach_of", "
 COMPARED = ("kind", "cells", "domain", "rate", "levels", "hash_seed", "item_types", "fingerprint")
 """What must agree; ε and limits per person need not: every sketch is inverted by its own noise."""
 
-LOOK = 0.02
-"""Relative standard error above which the sum of the cells is asked as well."""
-
-CORRELATION = 0.5
-"""Between the answers from the cells beside each other and from their sum (20 sites, WFA's scenarios)."""
-
 ROUGH = 0.1
-"""Relative standard error below which no answer is marked."""
+"""Relative standard error below which no answer is marked, nor the sum of the cells asked as well."""
+
+SURE = 3.0
+"""Standard errors beyond which nothing is expected: no part has more than the whole has at most."""
 
 VAGUE = 0.8
 """Share of the standard deviation between the trivial bounds at which an answer says next to nothing."""
@@ -110,13 +106,13 @@ def as_estimate(
     value: float, stderr: float, *, least: float = 0.0, most: float = math.inf, data_share: float = 1.0,
     marked: bool = False, level: float = 0.95,
 ) -> Estimate:  # fmt: skip
-    """Return a number between its logical bounds with a normal interval cut at them."""
+    """Return a number between its logical bounds with a normal interval cut at them; marked where it is left open."""
     value = min(max(value, least), most)
 
     def at(level: float) -> Estimate:
         margin = float(ndtri((1 + level) / 2)) * stderr
-        low, high = max(value - margin, least), min(value + margin, most)
-        return Estimate(value, stderr, min(low, value), max(high, value), level, at, "model", data_share, marked)
+        low, high = min(max(value - margin, least), value), max(min(value + margin, most), value)
+        return Estimate(value, stderr, low, high, level, at, "model", data_share, marked or left_open(low, high))
 
     return at(level)
 
@@ -133,35 +129,18 @@ def reach_of(gathered: Gathered, together: Together | None = None) -> Estimate:
             raise
         return gathered.summed.distinct
     beside = _beside(found)
-    if alone or gathered.total is None or beside.stderr <= LOOK * beside.value:
+    if alone or gathered.total is None or beside.stderr <= ROUGH * beside.value:
         return beside
-    return _mean(beside, gathered.summed.distinct)
-
-
-def _mean(beside: Estimate, added: Estimate) -> Estimate:
-    """Return the best mean of the two answers; one that says nothing has no part in it."""
-    if added.marked or added.stderr <= 0:
-        return beside
-    if beside.marked:
-        return added
-    one, two = beside.stderr, added.stderr
-    apart = (beside.value - added.value) ** 2 - (one**2 + two**2 - 2 * CORRELATION * one * two)
-    two = math.sqrt(two**2 + max(apart, 0.0))
-    both = CORRELATION * one * two
-    weight = min(1.0, max(0.0, (two**2 - both) / (one**2 + two**2 - 2 * both)))
-    variance = (weight * one) ** 2 + ((1 - weight) * two) ** 2 + 2 * weight * (1 - weight) * both
-    value = weight * beside.value + (1 - weight) * added.value
-    share = weight * beside.data_share + (1 - weight) * added.data_share
-    return as_estimate(value, math.sqrt(variance), data_share=share)
+    return min(beside, gathered.summed.distinct, key=lambda answer: (answer.marked, answer.high - answer.low))
 
 
 def _beside(found: Together) -> Estimate:
     """Return the union with how much of it is data, marked where the trivial bounds say as much."""
     k, touched = found.items.size, float(np.arange(1, found.items.size + 1) @ found.items)
     free = (touched - touched / k) / math.sqrt(12)  # between the largest site and the sum of all
-    vague = found.stderr > VAGUE * free and found.stderr > ROUGH * found.reach
+    vague = k > 1 and found.stderr > max(VAGUE * free, ROUGH * found.reach)
     share = min(1.0, found.stderr**2 / found.plain_variance) if found.plain_variance > 0 else 1.0
-    return as_estimate(found.reach, found.stderr, data_share=share, marked=vague or found.stderr > 0.5 * found.reach)
+    return as_estimate(found.reach, found.stderr, data_share=share, marked=vague)
 
 
 def union(gathered: Gathered) -> Estimate:
@@ -169,14 +148,20 @@ def union(gathered: Gathered) -> Estimate:
     return reach_of(gathered)
 
 
+def _at_most(coded: Coded) -> float:
+    """Return what the reach of one sketch surely does not exceed."""
+    alone = side_by_side([coded])
+    return alone.reach + SURE * alone.stderr
+
+
 def overlap(gathered: Gathered) -> Estimate:
     """Return the number of items that occur in all of the sketches."""
     _require_several(gathered, "overlap")
     found = side_by_side(gathered.coded)
     stderr = math.sqrt(max(float(found.covariance[-1, -1]), 0.0))
-    most = min(reconstruct(coded.noisy).distinct.high for coded in gathered.coded)
+    most = min(_at_most(coded) for coded in gathered.coded)
     share = min(1.0, found.stderr**2 / found.plain_variance)
-    return as_estimate(float(found.items[-1]), stderr, most=max(most, 0.0), data_share=share)
+    return as_estimate(float(found.items[-1]), stderr, most=most, data_share=share)
 
 
 def unique_reach(gathered: Gathered) -> Estimate:
@@ -185,8 +170,7 @@ def unique_reach(gathered: Gathered) -> Estimate:
     every, others = side_by_side(gathered.coded), side_by_side(gathered.coded[1:])
     value = every.reach - others.reach
     stderr = math.sqrt(_variance_of_difference(every, others))
-    most = reconstruct(gathered.coded[0].noisy).distinct.high
-    return as_estimate(value, stderr, most=max(most, 0.0))
+    return as_estimate(value, stderr, most=_at_most(gathered.coded[0]))
 
 
 def _variance_of_difference(left: Together, right: Together) -> float:
@@ -212,7 +196,8 @@ def retention(gathered: Gathered) -> Estimate:
     mine = both.influences[1][None]
     owed = max(0.0, float(both.covariance[1, 1]) - float(covariance(mine, mine)[0, 0])) / before.reach**2
     share = min(1.0, both.stderr**2 / both.plain_variance)
-    return as_estimate(value, math.sqrt(sampled + owed), most=1.0, data_share=share)
+    stderr = math.sqrt(sampled + owed)
+    return as_estimate(value, stderr, most=1.0, data_share=share, marked=stderr > VAGUE / math.sqrt(12))
 
 
 def occurrences_of(coded: Coded) -> tuple[float, float]:

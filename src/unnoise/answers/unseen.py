@@ -17,11 +17,16 @@ their occurrences:
 
 Any private profile will do: these are functions of what was released, so they cost nothing.
 
-**Intervals** are by parametric bootstrap: N_t and the items not seen are drawn as the fitted population would have
-them, common items with the errors of Poisson counts; n and the items of count ≥ t get normal errors of the profile's
-own standard errors, and are made to fall; how far the answers are then from what the population says is set about the
-answer. They allow for sampling and for noise, not for items rarer than 1/(n·ln n): docs/benchmarks.md says how often
-they hold.
+**Intervals** allow for two kinds of doubt, and reach as far as the larger of them:
+
+* *what a sample shows of its population*, by parametric bootstrap: N_t and the items not seen are drawn as the fitted
+  population would have them, common items each as a Poisson number; their sum and the items of count ≥ t get normal
+  errors of the profile's own standard errors, and are made to fall; how far the answers are then from what is true of
+  the population is set about the answer;
+* *which population it is*: many fit the same N_t. The answers are linear in μ, so the least and the largest of them
+  among all μ whose misfit (of N_t, with the covariance of sampling and of noise) is above the least by no more than
+  the quantile of χ² are limits by profile likelihood, whatever the shape. Here λ may be as small as 1/n: that **no item
+  is rarer than one in n²** is the assumption under which the entropy has an upper end at all.
 
 .. [1] J. Acharya, H. Das, A. Orlitsky, A. T. Suresh, "A unified maximum likelihood approach …", ICML 2017.
 .. [2] A. Orlitsky, A. T. Suresh, Y. Wu, "Optimal prediction of the number of unseen species", PNAS 2016.
@@ -37,7 +42,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import isotonic_regression, nnls
-from scipy.special import digamma, exp1, gammaln
+from scipy.special import chdtri, digamma, exp1, gammaln, ndtri
 
 from ..arrays import Floats
 from ..checks import check_integer, check_level
@@ -51,6 +56,21 @@ RARE = 20
 
 MEANS = 60
 """Means λ among which the rare items are spread."""
+
+RAREST = 80
+"""Means among which they may be spread, down to one in n² draws, for the limits."""
+
+FAR = 1e12
+"""Means above are drawn as normal numbers."""
+
+INDIVIDUALS = 20_000
+"""Most common items that are drawn one by one; of more, so many stand for all."""
+
+STIFF = 1e3
+"""How much more than any number counts what a sum over the population is asked to be."""
+
+HALVINGS = 12
+"""Steps by which a limit is found."""
 
 ROUNDS = 4
 """Rounds of least squares with weights from the last."""
@@ -109,10 +129,10 @@ def unseen(profile: Profile, *, repetitions: int = 100, seed: int = 0, level: fl
     total, rng = float(counts @ items), np.random.default_rng(seed)
     if total < 1:
         return _nothing(level)
-    errors = np.array([profile.at_least(t).stderr for t in range(1, RARE + 2)])
+    errors = np.array([_error(profile.at_least(t)) for t in range(1, RARE + 2)])
     rare = np.array([float(items[counts == t].sum()) for t in range(1, RARE + 1)])
     common = counts > RARE
-    sample = _Sample(rare, counts[common], items[common], total, errors, min(profile.total.stderr, total))
+    sample = _Sample(rare, counts[common], items[common], total, errors, profile.total.stderr)
     population = _Population.of(sample)
     answers, whole = sample.answers(population), population.expected(sample)
     off = []
@@ -120,16 +140,27 @@ def unseen(profile: Profile, *, repetitions: int = 100, seed: int = 0, level: fl
         again = sample.redrawn(population, rng)
         truth = population.drawn(whole, total, rng)
         off.append(again.answers(_Population.of(again)) - truth)
-    most, least = np.quantile(off, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    low, high = answers - least, np.minimum(answers - most, [math.inf, math.inf, 1.0, total, math.inf])
+    most, least = np.quantile(off, [(1 - level) / 2, (1 + level) / 2], axis=0, method="weibull")
+    low, high = answers - least, answers - most
+    limits = _Limits(sample, population, level)
+    doubts = limits.entropy(answers[1], population), limits.coverage(answers[2]), limits.new_items(answers[3])
+    for i, (fewer, more) in enumerate(doubts, start=1):
+        low[i], high[i] = min(low[i], answers[i] - fewer), max(high[i], answers[i] + more)
+    high = np.minimum(high, [math.inf, math.inf, 1.0, total, math.inf])
     spread = np.std(off, axis=0)
-    fewest = answers[4] - float(np.quantile(np.array(off)[:, 4], level))
+    fewest = answers[4] - float(np.quantile(np.array(off)[:, 4], level, method="weibull"))
     low[0], high[0] = max(fewest, profile.distinct.low), math.inf
     found = {}
     for i, name in enumerate(NAMES):
         ends = min(max(low[i], 0.0), answers[i]), max(high[i], answers[i])
         found[name] = Estimate(float(answers[i]), float(spread[i]), float(ends[0]), float(ends[1]), level)
     return Unseen(**found)
+
+
+def _error(answer: Estimate) -> float:
+    """Its standard error; where the interval ends at 0, that of its longer side."""
+    side = max(answer.high - answer.value, answer.value - answer.low)
+    return max(answer.stderr, side / float(ndtri((1 + answer.level) / 2)))
 
 
 def _nothing(level: float) -> Unseen:
@@ -156,10 +187,21 @@ class _Population:
             variance = np.maximum(law @ items, LEAST)
         return cls(means, np.asarray(items))
 
+    @property
+    def numbers(self) -> Floats:
+        """N_1, …, N_20 in the mean."""
+        return np.asarray(_poisson(self.means) @ self.items)
+
+    def entropy(self, total: float) -> float:
+        """What it adds to the entropy beyond what a sample shows."""
+        return float(self.items @ (self.means / total * exp1(self.means)))
+
     def expected(self, sample: _Sample) -> Floats:
-        """What the answers would be of samples of the expected numbers: support and entropy of the population."""
-        numbers = _poisson(self.means) @ self.items
-        return replace(sample, rare=numbers).answers(self)
+        """What is true of the population whose rare items are these and whose common ones are those of the sample."""
+        found, share = replace(sample, rare=self.numbers).answers(self), sample.counts / sample.total
+        estimated = digamma(sample.total) - digamma(sample.counts)
+        found[1] += float(sample.items @ (share * (-np.log(share) - estimated)))  # of common items it is −p·ln p itself
+        return found
 
     def drawn(self, whole: Floats, total: float, rng: np.random.Generator) -> Floats:
         """The same for one sample, of which coverage and new items depend on the items not seen."""
@@ -173,7 +215,7 @@ class _Sample:
     """Items of every count up to ``RARE``, the ``counts`` above with their ``items``, and the ``total`` of occurrences.
 
     errors : standard errors of the items of count ≥ 1, …, RARE + 1
-    slip : standard error of the total
+    slip : standard error of the total, which beyond the rare items is that of the common ones
     """
 
     rare: Floats
@@ -189,7 +231,7 @@ class _Sample:
         counts, items = np.append(np.arange(1.0, RARE + 1), self.counts), np.append(self.rare, self.items)
         entropy = float(items @ (counts / total * np.maximum(digamma(total) - digamma(counts), 0.0)))
         means, hidden = population.means, population.items * np.exp(-population.means)
-        entropy += float(population.items @ (means / total * exp1(means)))
+        entropy += population.entropy(total)
         coverage = min(max(1 - float(self.rare[0]) / total, 0.0), 1.0)
         once, twice, seen = float(self.rare[0]), float(self.rare[1]), float(items.sum())
         fewest = seen + once * max(once - 1, 0.0) / (2 * (twice + 1))
@@ -197,13 +239,91 @@ class _Sample:
 
     def redrawn(self, population: _Population, rng: np.random.Generator) -> _Sample:
         """Draw a sample like this one from the population, with the errors of this one."""
-        rare = rng.poisson(_poisson(population.means) @ population.items)
-        moved = np.sqrt(self.counts / np.maximum(self.items, 1)) * rng.normal(size=self.counts.size)
-        counts = np.maximum(self.counts + moved, 1.0)
-        reached = np.cumsum(np.append(rare, self.items.sum())[::-1])[::-1] + self.errors * rng.normal(size=RARE + 1)
+        rare = rng.poisson(population.numbers)
+        counts, items = self._common(rng)
+        reached = np.cumsum(np.append(rare, items.sum())[::-1])[::-1] + self.errors * rng.normal(size=RARE + 1)
         reached = np.maximum(isotonic_regression(reached, increasing=False).x, 0.0)
-        total = float(np.arange(1, RARE + 1) @ rare + counts @ self.items) + self.slip * rng.normal()
-        return replace(self, rare=-np.diff(reached), counts=counts, total=max(total, 1.0))
+        shown, common = -np.diff(reached), float(counts @ items)
+        total = float(np.arange(1, RARE + 1) @ shown) + common + min(self.slip, common) * rng.normal()
+        return replace(self, rare=shown, counts=counts, items=items, total=max(total, 1.0))
+
+    def _common(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """Draw the counts of the common items, each a Poisson number of its own (or standing for several)."""
+        items = float(self.items.sum())
+        each = max(1.0, items / INDIVIDUALS)
+        copies = np.floor(self.items / each + rng.random(self.items.size)).astype(np.int64)
+        means = np.repeat(self.counts, copies)
+        normal = means + np.sqrt(means) * rng.normal(size=means.size)
+        drawn = np.where(means > FAR, normal, rng.poisson(np.minimum(means, FAR)))
+        return np.maximum(drawn, 1.0), np.full(means.size, each)
+
+
+class _Limits:
+    """Least and largest sums over the rare items among the populations that N_1, …, N_20 do not contradict."""
+
+    def __init__(self, sample: _Sample, population: _Population, level: float) -> None:
+        self.sample, self.quantile = sample, float(ndtri((1 + level) / 2))
+        self.means = np.geomspace(1 / max(sample.total, 2.0), RARE, RAREST)
+        law, noise = _poisson(self.means), np.append(sample.errors[:-1] ** 2, 0.0)  # what N_20 lacks, common items have
+        self.expected = np.maximum(population.numbers, LEAST)
+        covariance = np.diag(self.expected + noise[:-1] + noise[1:])
+        covariance -= np.diag(noise[1:-1], 1) + np.diag(noise[1:-1], -1)  # N_t and N_{t+1} share the error of S(t + 1)
+        root = np.linalg.cholesky(covariance)
+        self.law, self.seen = np.linalg.solve(root, law), np.linalg.solve(root, sample.rare)
+        self.likeliest, misfit = nnls(self.law, self.seen, maxiter=100 * RAREST)
+        self.most = misfit**2 + float(chdtri(1, 1 - level))
+
+    def entropy(self, value: float, population: _Population) -> tuple[float, float]:
+        """How far it may be below and above its value, where the fitted population is this one.
+
+        All shares add up to 1, so if those of rare items grow by x, the entropy loses (H − 1)·x in return.
+        """
+        total, t = self.sample.total, np.arange(1.0, RARE + 1)
+        shown = t / total * (np.maximum(digamma(total) - digamma(t), 0.0) - value + 1)
+
+        def weights(means: Floats) -> Floats:
+            return np.asarray(means / total * (exp1(means) - (value - 1) * np.exp(-means)))
+
+        low, high = self.between(shown @ _poisson(self.means) + weights(self.means))
+        here = float(shown @ self.sample.rare + weights(population.means) @ population.items)
+        return here - low, high - here
+
+    def coverage(self, value: float) -> tuple[float, float]:
+        """The same of the coverage: N_1/n is missed in the mean, by n·p for each item that is not seen."""
+        total, t = self.sample.total, np.arange(1.0, RARE + 1)
+        missed = ((t == 1) - (1 - value) * t) / total  # n itself moves with N_t
+        low, high = self.between(missed @ _poisson(self.means))
+        here = float(missed @ self.sample.rare)
+        chance = self.quantile * math.sqrt(2 * float(self.expected[1])) / total
+        return math.hypot(max(high - here, 0.0), chance), math.hypot(max(here - low, 0.0), chance)
+
+    def new_items(self, value: float) -> tuple[float, float]:
+        """The same of the new items, which are a Poisson number about what is expected."""
+        low, high = self.between(np.exp(-self.means) * -np.expm1(-self.means))
+        below, above = (self.quantile * math.sqrt(max(end, 0.0)) for end in (low, high))
+        return math.hypot(max(value - low, 0.0), below), math.hypot(max(high - value, 0.0), above)
+
+    def between(self, weights: Floats) -> tuple[float, float]:
+        """Return the least and the largest Σ weights·μ: where the misfit has become too large, by halving."""
+        begin = float(weights @ self.likeliest)
+        return self._end(weights, begin, -1), self._end(weights, begin, 1)
+
+    def _end(self, weights: Floats, begin: float, sign: int) -> float:
+        step = 0.01 * max(abs(begin), float(np.abs(weights).max()))
+        while self._fits(weights, begin + sign * step):
+            step *= 2
+        inside, outside = begin + sign * step / 2, begin + sign * step
+        for _ in range(HALVINGS):
+            middle = (inside + outside) / 2
+            inside, outside = (middle, outside) if self._fits(weights, middle) else (inside, middle)
+        return outside
+
+    def _fits(self, weights: Floats, value: float) -> bool:
+        """Whether a population with Σ weights·μ = value is among them."""
+        scale = STIFF / float(np.abs(weights).max())
+        law, seen = np.vstack([self.law, scale * weights]), np.append(self.seen, scale * value)
+        _, misfit = nnls(law, seen, maxiter=100 * RAREST)
+        return bool(misfit**2 <= self.most)
 
 
 def _poisson(means: Floats) -> Floats:

@@ -32,20 +32,20 @@ ORDER = (
 )  # fmt: skip
 
 
-def _named_alone(parameters: list[Any]) -> list[Any]:
-    """Let help show flags and arguments by their names: a type belongs where there is a value to give."""
-    for parameter in parameters:
-        if getattr(parameter, "is_flag", False) or parameter.param_type_name == "argument":
-            parameter.display_type_rich = lambda ctx: None
-    return parameters
-
-
-class Group(typer.core.TyperGroup):
-    """Commands under one name."""
+class _NamedAlone:  # beside a class of Typer
+    """Lets help show flags and arguments by their names: a type belongs where there is a value to give."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters."""
-        return _named_alone(super().get_params(ctx))
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False) or parameter.param_type_name == "argument":
+                parameter.display_type_rich = lambda ctx: None
+        return parameters
+
+
+class Group(_NamedAlone, typer.core.TyperGroup):
+    """Commands under one name."""
 
 
 class _InOrder(Group):
@@ -55,12 +55,8 @@ class _InOrder(Group):
         return [name for name in ORDER if name in self.commands]
 
 
-class Command(typer.core.TyperCommand):
+class Command(_NamedAlone, typer.core.TyperCommand):
     """One command."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters."""
-        return _named_alone(super().get_params(ctx))
 
 
 class App(typer.Typer):

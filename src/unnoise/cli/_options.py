@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -286,5 +285,3 @@ Output = Annotated[
 ]  # fmt: skip
 Force = Annotated[bool, typer.Option("--force", rich_help_panel=OUT, help="Replace an output that exists.")]
 Title = Annotated[str | None, typer.Option("--title", metavar="TEXT", rich_help_panel=OUT, help="Title of the report.")]
-
-SketchPaths = Annotated[list[Path], typer.Argument(metavar="FILE…", show_default=False)]

@@ -33,6 +33,9 @@ __all__ = ["check_answers", "check_output", "print_sheets", "show_profiles", "wr
 ENTRIES = 24
 """Most rows of the table of frequencies."""
 
+BAR, EIGHTHS = 28, ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
+"""The longest bar beside them, and what a character is filled to."""
+
 
 def print_sheets(found: Mapping[str, Sheet], guarantee: str = "", *, as_json: bool = False) -> None:
     """Print answers, entries and the promise."""
@@ -84,26 +87,19 @@ def _print_one(sheet: Sheet, console: Console) -> None:
 
 
 def _entries(sheet: Sheet) -> Any:
-    from ..answers.estimate import Estimate
+    """Return the table of frequencies; its bars are drawn in eighths of a character."""
     from ..answers.render import rich_table, sensible
+    from ..answers.report_tables import ranges_of, span
 
     table = rich_table("times", inert_markup(sheet.asked.noun.many), "95 % interval", "", left=("",))
-    curve = sheet.exact
-    width = curve.last - curve.first + 1
-    top = max((curve.value * width).max(), 1.0)
-    for i in range(min(curve.first.size, ENTRIES)):
-        first, last, each = int(curve.first[i]), int(curve.last[i]), width[i]
-        estimate = Estimate(curve.value[i] * each, 0.0, curve.low[i] * each, curve.high[i] * each)
+    ranges = ranges_of(sheet)
+    top = max(1.0, *(estimate.value for _, _, estimate in ranges))
+    for first, last, estimate in ranges[:ENTRIES]:
         value, low, high = sensible(estimate)
-        label = f"{first:,}" if first == last else f"{first:,}–{last:,}"
-        table.add_row(label, f"[bold]{value}[/bold]", f"{low} – {high}", f"[cyan]{_bar(estimate.value / top)}[/cyan]")
+        eighths = round(max(estimate.value / top, 0) * BAR * 8)
+        bar = "█" * (eighths // 8) + EIGHTHS[eighths % 8]
+        table.add_row(span(first, last), f"[bold]{value}[/bold]", f"{low} – {high}", f"[cyan]{bar}[/cyan]")
     return table
-
-
-def _bar(share: float, width: int = 28) -> str:
-    """Draw a share as a bar of eighths of a character."""
-    eighths = round(max(share, 0) * width * 8)
-    return "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8]
 
 
 def _grouped(sheet: Sheet) -> list[Question]:

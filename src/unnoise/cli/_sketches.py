@@ -9,9 +9,10 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from functools import reduce
+from importlib import import_module
 from operator import add
 from pathlib import Path
 from threading import Thread
@@ -41,20 +42,19 @@ CELLS = "2^20"
 """Cells of a hashed sketch where nobody says how many."""
 
 
-def sketch_data(request: Counting, meanwhile: Callable[[], None] | None = None) -> Sketch | GroupedSketch:
-    """Make the sketch that was asked for and count all data in it; ``meanwhile`` is done while data are read."""
+def sketch_data(request: Counting, *, answers: bool = False) -> Sketch | GroupedSketch:
+    """Make the sketch that was asked for and count all data in it; for ``answers``, prepare those meanwhile."""
     from ..reading.groups import GroupedSketch
     from ..reading.source import feed
     from ._show import saying, with_progress
 
-    request.check()
     target: Sketch | GroupedSketch
     source, wanted = _source(request)
     # a stream tells its types only with its first rows; groups need them before, so that empty ones look the same
-    late = source.stream is not None and source.typed and request.groups is None
+    late = source.stream is not None and source.kind.typed and request.groups is None
     types = None if late else source.item_types(wanted)
-    domain = _domain(request, wanted, typed=source.typed)
-    with saying("counting"), _beside(meanwhile):
+    domain = _domain(request, wanted, typed=source.kind.typed)
+    with saying("counting"), _answers_imported() if answers else nullcontext():
         if request.groups is None:
             target = _new_sketch(request, types, domain, wanted.columns)
         else:
@@ -78,7 +78,7 @@ def _source(request: Counting) -> tuple[Source, Wanted]:
     if len(set(columns)) != len(columns):
         raise InputError(f"--column must name each column once, got {', '.join(columns)}")
     wanted = Wanted(
-        columns=tuple(columns), integers=request.integers, counts=request.count_column or source.counts,
+        columns=tuple(columns), integers=request.integers, counts=request.count_column or source.kind.counts,
         person=request.person, group=request.by,
     )  # fmt: skip
     return source, wanted
@@ -119,7 +119,7 @@ def _domain(request: Counting, wanted: Wanted, *, typed: bool) -> Any:
     from ..reading.source import Wanted, open_source
 
     source = open_source([request.domain], header=not request.no_header)
-    columns = (source.item,) if source.item else wanted.columns
+    columns = (source.kind.item,) if source.kind.item else wanted.columns
     batches: list[Batch] = list(source.batches(Wanted(columns=columns, integers=request.integers)))
     import polars as pl
 
@@ -188,20 +188,14 @@ def save_sketch(target: Sketch | GroupedSketch, path: str) -> None:
             shutil.copyfileobj(file, sys.stdout.buffer)
 
 
-def import_answers() -> None:
-    """Import what reconstruction needs: half a second of SciPy."""
-    from importlib import import_module
-
-    for name in ("reconstruct", "items", "render"):
-        import_module(f"unnoise.answers.{name}")
-
-
 @contextmanager
-def _beside(work: Callable[[], None] | None) -> Iterator[None]:
-    """Do something else in a thread meanwhile."""
-    if work is None:
-        yield
-        return
+def _answers_imported() -> Iterator[None]:
+    """Import in a thread what reconstruction needs, half a second of SciPy, while data are read."""
+
+    def work() -> None:
+        for name in ("reconstruct", "items", "render"):
+            import_module(f"unnoise.answers.{name}")
+
     thread = Thread(target=work)
     thread.start()
     try:
@@ -257,7 +251,7 @@ def direct_profiles(request: Profiling) -> tuple[dict[str, DirectProfile], str]:
     whole = share_of_all(request.all_groups, groups)
     unit = unit_of(True if request.persons_are_items else request.person, request.max_contributions)
     source, wanted = _source(request)
-    with saying("counting"), _beside(import_answers):
+    with saying("counting"), _answers_imported():
         batches = with_progress(source.batches(wanted), source.rows(), "reading")
         rows = _held_rows(batches, persons_are_items=request.persons_are_items)
         exact = count_exactly(rows, unit, groups, together=whole is not None)

@@ -46,10 +46,10 @@ def profile(request: Profiling) -> None:
 
 def _sketched(request: Profiling) -> tuple[Mapping[str, Profile], str]:
     """Answer through a sketch."""
-    from ._sketches import import_answers, reconstruct_all, sketch_data
+    from ._sketches import reconstruct_all, sketch_data
 
     charge = open_charge(request, "profile")
-    target = sketch_data(request, meanwhile=import_answers)
+    target = sketch_data(request, answers=True)
     charge.write()
     sketches = target.sketches if hasattr(target, "sketches") else {"": target}
     try:

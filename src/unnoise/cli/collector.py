@@ -212,8 +212,19 @@ class Collecting(Talking):
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the merged sketch here.")
     ] = None
+    ask: Annotated[
+        bool, typer.Option("--ask", help="Two servers: ask them for this sum first; every new sum costs ε.")
+    ] = False
     force: opt.Force = False
     as_json: opt.AsJson = False
+
+    def one_period(self) -> str:
+        """Return the period of a sum."""
+        from ..errors import InputError
+
+        if len(self.period or ()) > 1:
+            raise InputError(f"--period must be given once with --ask, got {len(self.period or ())}: a sum is of one")
+        return self.period[0] if self.period else "once"
 
 
 @command(
@@ -221,6 +232,7 @@ class Collecting(Talking):
     epilog=_examples(
         f"unnoise collect campaign {HERE} viewer.token",
         f"unnoise collect campaign --site berlin -o one.sketch {HERE} viewer.token",
+        f"unnoise collect campaign --period 2026-11-16 --ask {HERE} admin.token",
     ),
 )
 def collect(request: Collecting) -> None:
@@ -231,6 +243,8 @@ def collect(request: Collecting) -> None:
     check_output(request.output, force=request.force)
     which = {"sites": request.site or (), "periods": request.period or ()}
     with request.client() as client:
+        if request.ask:
+            client.ask_for_sum(request.task, period=request.one_period(), sites=which["sites"])
         if request.output is not None:
             client.merged(request.task, request.output, **which)
             note(f"{request.output}: the merged sketch; ask it with: unnoise estimate {request.output}")
@@ -280,6 +294,11 @@ class MakingTask(Talking):
     every: Annotated[str, typer.Option("--every", help="once, day, week or month.")] = "once"
     min_sites: Annotated[int, typer.Option("--min-sites", help="Fewer sites are not answered.")] = 1
     noun: Annotated[str, typer.Option("--noun", help="What an item is, in the singular.")] = "item"
+    way: Annotated[Literal["sealed", "two-servers"], typer.Option("--way", help="What sites send.")] = "sealed"
+    most_sums: Annotated[int, typer.Option("--most-sums", help="Two servers: sums that a report may be in.")] = 1
+    occurrences: Annotated[
+        int | None, typer.Option("--occurrences", help="Two servers: what a site expects; fewer cells for few sites.")
+    ] = None
 
     def values(self) -> dict[str, Any]:
         """The task as :meth:`unnoise.serve.client.Client.make_task` takes it."""
@@ -354,10 +373,42 @@ def task_show(request: ShowingTask) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WritingShareTask(Talking):
+    """A task of two servers, as sites need it."""
+
+    name: Task
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="File to write.")]
+    period: Annotated[str, typer.Option("--period", help="The period to count; not for tasks of one report.")] = "once"
+    force: opt.Force = False
+
+
+@command(
+    WritingShareTask, group=task_app, name="shares",
+    epilog=_examples(f"unnoise task shares campaign --period 2026-11-16 -o monday.task {HERE} admin.token"),
+)  # fmt: skip
+def task_shares(request: WritingShareTask) -> None:
+    """Tell both servers of a task and a period, and write what sites need for their shares: share split --task FILE."""
+    from ..errors import InputError
+    from ..guard import write_whole
+    from ..serve.tasks import Task as Gathered
+    from ._output import check_output
+
+    check_output(str(request.output), force=request.force)
+    with request.client() as client:
+        told = client.task(request.name)
+        task = Gathered.from_dict({name: value for name, value in told.items() if name != "digest"})
+        if task.way != "two-servers":
+            raise InputError(f"task {task.id} must be one of two servers, got way {task.way}: sites send sketches")
+        message = task.for_servers(request.period).to_bytes()
+        client.reports(request.name, period=request.period)
+    write_whole(request.output, message)
+
+
+@dataclass(frozen=True, kw_only=True)
 class MakingToken(Talking):
     """A token to be."""
 
-    role: Annotated[str, typer.Argument(help="site, viewer or administrator.")]
+    role: Annotated[str, typer.Argument(help="site, viewer, administrator or collector.")]
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="File to write the new token to.")]
     site: Annotated[str | None, typer.Option("--site", help="Name of the site, for role site.")] = None
 

@@ -30,7 +30,7 @@ def true_counts(request: Data) -> tuple[Any, Any]:
     source = open_source(request.inputs, **request.read_as)
     if source.format == "freqcount":
         return _frequencies(source)
-    columns, count_column = request.column or ([source.item] if source.item else None), request.count_column
+    columns, count_column = request.column or ([source.kind.item] if source.kind.item else None), request.count_column
     if columns is None and count_column is None:
         found = source.columns() if source.places else []
         if len(found) != 1:
@@ -39,7 +39,7 @@ def true_counts(request: Data) -> tuple[Any, Any]:
     if columns is None:
         assert count_column is not None
         return _column_of_counts(source, count_column), None
-    wanted = Wanted(columns=tuple(columns), integers=request.integers, counts=count_column or source.counts)
+    wanted = Wanted(columns=tuple(columns), integers=request.integers, counts=count_column or source.kind.counts)
     return _counted(source, wanted), None
 
 

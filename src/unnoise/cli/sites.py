@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ..errors import InputError
+from ..errors import FormatError, InputError
 from ..noise import exact_positive
 from ..text import inert_markup
 from . import _options as opt
@@ -201,6 +202,9 @@ def share_task(
     max_contributions: opt.MaxContributions = None,
     sums: Annotated[int, typer.Option("--sums", min=1, help="Sums that a report may be in; each costs ε.")] = 1,
     least_sites: Annotated[int, typer.Option("--least-sites", min=1, help="Fewest sites in a sum.")] = 2,
+    occurrences: Annotated[
+        int | None, typer.Option("--occurrences", min=1, help="What a site expects; fewer cells for few sites.")
+    ] = None,
     force: opt.Force = False,
 ) -> None:
     """Write a task: what all sites count, and the rules that both servers enforce."""
@@ -213,7 +217,7 @@ def share_task(
         opt.as_cells(cells or "2^20"), epsilon=exact_positive("epsilon", epsilon), epoch=epoch, levels=levels,
         hash_seed=hash_seed,
         item_types=("int",) if integers else ("str",), max_contributions=max_contributions, sums=sums,
-        least_sites=least_sites,
+        least_sites=least_sites, occurrences=occurrences,
     )  # fmt: skip
     write_whole(output, made.to_bytes())
 
@@ -248,7 +252,7 @@ def share_split(request: Splitting) -> None:
     """Count data and write two shares; either file alone is random bits. Send each to its own server."""
     from ..guard import write_whole
     from ..protocols.shares import Site
-    from ..reading.source import Wanted, open_source
+    from ..reading.source import Wanted, feed, open_source
     from ._output import check_output
     from ._show import saying, with_progress
 
@@ -263,12 +267,11 @@ def share_split(request: Splitting) -> None:
     columns = tuple(request.column or source.unnamed_item())
     if not columns:
         raise InputError("--column is required")
-    counts = request.count_column or source.counts
+    counts = request.count_column or source.kind.counts
     wanted = Wanted(columns=columns, integers=integers, person=request.person, counts=counts)
     with saying("counting"):
         read = with_progress(source.batches(wanted), source.rows(), "reading")
-        batches = (batch.clean() for batch in read)
-        counting.take_in(batches, persons=request.person is not None, as_items=wanted.person_is_item)
+        feed(counting, read, persons=request.person is not None, as_items=wanted.person_is_item)
         shares = counting.split()
         for output, share in zip(request.outputs, (shares.seed, shares.difference)):
             write_whole(output, share)
@@ -291,7 +294,8 @@ def share_receive(
 
     with Server.create(folder, _task(task), side) as server:
         for file in files:
-            typer.echo(f"{file}: report {server.receive(file.read_bytes())}")
+            with _named(file):
+                typer.echo(f"{file}: report {server.receive(file.read_bytes())}")
 
 
 @share_app.command(
@@ -302,7 +306,7 @@ unnoise share offer server-a -o a.offer""",
 )
 def share_offer(folder: Folder, output: Output, force: opt.Force = False) -> None:
     """Write which reports this server holds, for the other server."""
-    _reply(folder, output, force, [], lambda server: server.offer())
+    _reply(folder, output, force, None, lambda server: server.offer())
 
 
 @share_app.command(
@@ -321,7 +325,7 @@ def share_agree(
     from ..protocols.shares.combining import common_reports
 
     _reply(
-        folder, output, force, [offer], lambda server: server.agree(common_reports(server.offer(), offer.read_bytes()))
+        folder, output, force, offer, lambda server: server.agree(common_reports(server.offer(), offer.read_bytes()))
     )
 
 
@@ -338,19 +342,18 @@ def share_answer(
     force: opt.Force = False,
 ) -> None:
     """Write the noised sum of the agreed reports; asked again, the same bits."""
-    _reply(folder, output, force, [word], lambda server: server.answer(word.read_bytes()))
+    _reply(folder, output, force, word, lambda server: server.answer(word.read_bytes()))
 
 
-def _reply(folder: Path, output: Path, force: bool, read: list[Path], ask: Callable[[Server], bytes]) -> None:
-    """Open a server, ask it one thing and write what it says."""
+def _reply(folder: Path, output: Path, force: bool, read: Path | None, ask: Callable[[Server], bytes]) -> None:
+    """Open a server, ask it one thing (in the light of what the other one wrote) and write what it says."""
     from ..guard import write_whole
     from ..protocols.shares import Server
     from ._output import check_output
     from ._show import saying
 
-    check_output(str(output), map(str, read), force=force)
-
-    with saying(f"writing {output}"), Server.open(folder) as server:
+    check_output(str(output), [] if read is None else [str(read)], force=force)
+    with saying(f"writing {output}"), Server.open(folder) as server, nullcontext() if read is None else _named(read):
         write_whole(output, ask(server))
 
 
@@ -381,4 +384,14 @@ def combine(
 def _task(file: Path) -> Task:
     from ..protocols.shares import Task
 
-    return Task.from_bytes(file.read_bytes())
+    with _named(file):
+        return Task.from_bytes(file.read_bytes())
+
+
+@contextmanager
+def _named(file: Path) -> Iterator[None]:
+    """Put the name of a file before what is wrong with it."""
+    try:
+        yield
+    except FormatError as error:
+        raise FormatError(f"{file}: {error}") from None

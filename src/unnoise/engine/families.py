@@ -5,6 +5,7 @@ The logarithm of the mass per count is a random walk (:mod:`.walk`) of order 2 o
 stiffest are Poisson laws (log f/C(n, t) and binomial laws where no count is above n); or it follows a pattern of some
 period. Each has a ladder of strengths λ, a decade apart, and where counts begin at 0 or 1 its first
 0, 1 or 4 steps may be free: small counts are often unlike the rest, and what the noise hides of them is then left open.
+A count 0 is then a run by itself: how many cells are empty and how many hold one item are starting values both.
 
 All families have the same share of the prior, and in a family all heads and strengths. Where counts reach their bound
 n, an item was counted at some of n occasions, and binomial laws are what chance makes of that: their family weighs as
@@ -23,7 +24,7 @@ are the score and the information of the cells about c at c = 0. Without a patte
 p degrees of freedom, nearly; where that is less likely than ``CHANCE`` for some p, the unlikeliest is worth a fit.
 
 **A pattern it has taken over**, as a loose walk does: the steps of log f at lag p, θ[t] − θ[t−1] − θ[t−p] + θ[t−p−1],
-are much smaller than its second differences.
+are much smaller than its second differences, where there are cells.
 """
 
 from __future__ import annotations
@@ -40,10 +41,13 @@ from ..arrays import Floats
 from .channel import Channel, Grid
 from .walk import JUMP, STIFFEST, Walk
 
-__all__ = ["FAMILIES", "HEADS", "PERIODS", "Family", "likely_periods", "shares"]
+__all__ = ["APART_FIRST", "FAMILIES", "HEADS", "PERIODS", "Family", "likely_periods", "shares"]
 
 HEADS = (0, 1, 4)
-"""How many steps after the start may be free together."""
+"""How many steps after the start may be free together; the first of them sets the count 0 apart, where there is one."""
+
+APART_FIRST = (1, 0, 4)
+"""The order in which they are tried then: a family that fails with 0 apart fails without."""
 
 STRAIGHT = 0.1
 """How far the stiffest walk of a ladder strays from a polynomial over the whole grid, in standard deviations of θ."""
@@ -79,7 +83,8 @@ class Family:
 
     def suits(self, grid: Grid) -> bool:
         """Whether the grid is long enough for a step, and for 1/t! short enough to matter."""
-        return grid.walked > self.order + 2 * self.period and not (self.factorial and grid.last > SMALL)
+        least = self.order + 2 * self.period + self.heads(grid)[0]
+        return grid.walked > least and not (self.factorial and grid.last > SMALL)
 
     def heads(self, grid: Grid) -> tuple[int, ...]:
         """Heads to be tried: none where 1 is far or the walk has a period; in log t the count 0 is always free.
@@ -91,11 +96,15 @@ class Family:
         least, *longer = HEADS[1:] if self.coordinate == "log t" and grid.counts[0] == 0 else HEADS
         return least, *(head for head in longer if head < grid.walked - self.order)
 
-    def walk(self, grid: Grid, level: float) -> Walk:
-        """The walk over a grid, whose runs begin around ``level``."""
+    def walk(self, grid: Grid, level: float, head: int = 0) -> Walk:
+        """The walk over a grid, whose runs begin around ``level``; with a head the count 0 is a run by itself."""
+        position = grid.position
+        if head and grid.counts[0] == 0:
+            first_run = np.cumsum(position == 0) == 1
+            position = np.where(first_run, np.maximum(position - 1, 0), position)
         rise = np.asarray(1 + grid.counts / grid.scale, dtype=float) ** 2 if self.rising else 1.0
         base = _by_chance(grid) if self.factorial else None
-        return Walk(self._coordinate(grid), grid.position, self.order, rise, base, level, self.period)
+        return Walk(self._coordinate(grid), position, self.order, rise, base, level, self.period).headed(head)
 
     def strengths(self, grid: Grid, walk: Walk) -> tuple[Floats, int]:
         """Strengths λ in decades, stiffest first: from a walk as good as straight to one with a step as free as JUMP.
@@ -188,10 +197,17 @@ def _log_chance(square: float, p: int) -> float:
 
 
 def _taken_over(channel: Channel[Any], mass: Floats, periods: list[int]) -> set[int]:
-    """The period at whose lag the steps are smallest, if much smaller than second differences."""
-    walked = mass[: channel.grid.walked]
-    theta = np.log(np.maximum(walked, 0.1 / channel.exposure))
-    rough = float(np.square(np.diff(theta, 2)).mean()) / 6 if theta.size > 2 else 0.0
-    steps = {p: float(np.square(np.diff(theta[p:] - theta[:-p])).mean()) / 4 for p in periods}
+    """The period at whose lag the steps are smallest, if much smaller than second differences.
+
+    Counts weigh as the root of their mass: a walk has taken over a pattern where there are cells, and not in its tail.
+    The first count, which may stand apart, is left out.
+    """
+    walked = mass[1 : channel.grid.walked]
+    theta, weight = np.log(np.maximum(walked, 0.1 / channel.exposure)), np.sqrt(walked)
+    rough = float(np.average(np.square(np.diff(theta, 2)), weights=weight[1:-1])) / 6 if theta.size > 2 else 0.0
+    steps = {
+        p: float(np.average(np.square(np.diff(theta[p:] - theta[:-p])), weights=(weight[p:] + weight[:-p])[1:])) / 4
+        for p in periods
+    }
     least = min(periods, key=lambda p: steps[p], default=0)
     return {least} if least and steps[least] < MUCH_SMALLER * rough else set()

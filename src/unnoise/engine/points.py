@@ -273,9 +273,8 @@ def _first(channel: FourierChannel, among: Places) -> list[tuple[Int64, Floats]]
     tried = tried[(tried >= counts[0]) & (tried <= counts[-1])]
     beyond = np.maximum([part.tally[-1] for part in channel.parts], 1.0).sum() * np.ones(above.size)
     each = among.total / tried if channel.collide else np.full(tried.size, among.total)
-    values = [channel.only(np.array([t])).at(np.append(mass, beyond)).value for t, mass in zip(tried, each)]
-    best = np.argsort(values)[::-1][:FIRSTS]
-    return [(tried[i : i + 1], np.append(each[i], beyond)) for i in best]
+    single = [(tried[i : i + 1], np.append(mass, beyond)) for i, mass in enumerate(each)]
+    return [single[i] for i in np.argsort(channel.values(single))[::-1][:FIRSTS]]
 
 
 def _another(mixture: Mixture, among: Places) -> tuple[Int64, Floats]:
@@ -295,10 +294,9 @@ def _settled(channel: FourierChannel, best: Mixture, among: Places, wanted: floa
         if turn > 1 and best.score < wanted - HOPELESS:
             break
         moved = _moves(channel, best, among)
-        values = [channel.only(p).at(m).value for p, m in moved]
-        if not values:
+        if not moved:
             break
-        places, mass = moved[int(np.argmax(values))]
+        places, mass = moved[int(np.argmax(channel.values(moved)))]
         other = _fit(channel.only(places), places, mass, among)
         if not other.converged or other.value <= best.value + 1e-3:
             break
@@ -337,23 +335,24 @@ def _neighbourhood(channel: FourierChannel, mixture: Mixture, among: Places) -> 
     """
     places, gains, worth = _elsewhere(channel, mixture, among)
     order = np.random.default_rng(0)
-    drawn: dict[tuple[int, ...], tuple[float, Mixture]] = {}
+    drawn: dict[tuple[int, ...], tuple[int, float]] = {}  # how often, and what its places are worth one by one
     for steps in zip(*(order.permutation(DRAWS) for _ in places)):
         chosen = [int(np.searchsorted(np.cumsum(w) / w.sum(), (u + 0.5) / DRAWS)) for u, w in zip(steps, worth)]
-        at = np.array([where[c] for where, c in zip(places, chosen)], dtype=np.int64)
-        if np.unique(at).size < at.size:
-            continue
-        mass, own = _moved_mass(channel, mixture, at), channel.only(at)
-        value = own.at(mass).value
-        alone = sum(gain[c] for gain, c in zip(gains, chosen))
-        weight = math.exp(min(value + among.log_share(at) - mixture.value - mixture.log_weight - alone, 1.0))
-        known = drawn[tuple(at)][0] if tuple(at) in drawn else 0.0
-        theta = np.log(np.maximum(mass, LEAST * among.total))
-        drawn[tuple(at)] = known + weight, replace(mixture, channel=own, places=at, theta=theta, value=value)
+        at = tuple(int(where[c]) for where, c in zip(places, chosen))
+        if len(set(at)) == len(at):
+            often = drawn[at][0] if at in drawn else 0
+            drawn[at] = often + 1, sum(float(gain[c]) for gain, c in zip(gains, chosen))
     whole = mixture.log_evidence + sum(math.log(w.sum()) for w in worth) - math.log(DRAWS)
-    return [
-        replace(each, log_evidence=whole + math.log(weight)) for weight, each in drawn.values() if weight > UNLIKELY
-    ]
+    sets = [(where, _moved_mass(channel, mixture, where)) for where in np.array(list(drawn), dtype=np.int64)]
+    found = []
+    for (where, mass), (often, alone), value in zip(sets, drawn.values(), channel.values(sets)):
+        gain = float(value) + among.log_share(where) - mixture.value - mixture.log_weight
+        weight = often * math.exp(min(gain - alone, 1.0))
+        if weight > UNLIKELY:
+            theta = np.log(np.maximum(mass, LEAST * among.total))
+            found.append(replace(mixture, channel=channel.only(where), places=where, theta=theta, value=float(value),
+                                 log_evidence=whole + math.log(weight)))  # fmt: skip
+    return found
 
 
 def _elsewhere(
@@ -361,10 +360,11 @@ def _elsewhere(
 ) -> tuple[list[Int64], list[Floats], list[Floats]]:
     """For each mass its likely places, what each gains in nats, and its likelihood times the places it stands for."""
     found: list[list[tuple[int, float, float]]] = [[(int(place), 0.0, 1.0)] for place in mixture.places]
-    for places, mass in _moves(channel, mixture, among):
+    moves = _moves(channel, mixture, among)
+    for (places, _), value in zip(moves, channel.values(moves)):
         (i,) = np.flatnonzero(places != mixture.places)
         share = among.log_share(places) - mixture.log_weight
-        gain = min(channel.only(places).at(mass).value - mixture.value + share, 1.0)
+        gain = min(float(value) - mixture.value + share, 1.0)
         # moved by ± 2^k it stands for the places from halfway to the one before, to halfway to the next
         stands_for = max(1.0, 0.75 * abs(int(places[i]) - int(mixture.places[i])))
         if stands_for * math.exp(gain) > UNLIKELY:

@@ -2,17 +2,18 @@
 
 **The rule.**
 
-1. With no free head, then with each of the heads, every family (:mod:`.families`) is climbed over its strengths, from
-   where its walk spreads by ± 3 to stiffer ones and then to looser ones, each fit from the last mode, while a straight
-   line through the last two scores ends less than PAST nats below the peak. A family BEHIND nats behind the best with
-   the same head tries no further heads.
-2. Periods are fitted if the best model shows any (:mod:`.families`).
+1. With the count 0 apart, where there is one, then with no head and with longer ones, every family (:mod:`.families`)
+   is climbed over its strengths, from where its walk spreads by ± 3 to stiffer ones and then to looser ones, each fit
+   from the last mode, while a straight line through the last two scores ends less than PAST nats below the peak. A
+   family BEHIND nats behind the best with the same head tries no further heads.
+2. Periods are fitted if the best model, or the leader that follows the cells least, shows any (:mod:`.families`).
 3. The steps that stand out (4 robust deviations) are set free in the best model of each family, at the cost of naming
    them, and its ladder is climbed to stiffer walks; again while that helps.
 4. The best mode is asked whether the cells want more mass at some count than it gives (:meth:`strain`). Where that
    exceeds STRAIN standard errors the count gets a mass of its own, and 1. to 4. are repeated, at most ROUNDS times.
 5. Mixtures of points are fitted (:mod:`.points`).
-6. Models within BEHIND nats of the best that pass the certificate of 4. count (:mod:`.posterior`), but SLIGHT.
+6. Models that pass the certificate of 4. count (:mod:`.posterior`), within BEHIND nats of the best of them, but SLIGHT;
+   those further behind the best of all only if they explain the cells better.
 
 A ladder ends early where ten times the strength changes nothing (ALIKE).
 
@@ -32,7 +33,7 @@ from scipy.special import gammaln
 
 from ..arrays import Floats, Int64
 from .channel import Channel, Seeing
-from .families import FAMILIES, HEADS, PERIODS, Family, likely_periods, shares
+from .families import APART_FIRST, FAMILIES, HEADS, PERIODS, Family, likely_periods, shares
 from .mode import find_mode
 from .points import Mixture, Places, pulled_points
 from .walk import Walk
@@ -166,16 +167,26 @@ class Search:
         if self._trapped():
             self.models, self.best, self.leaders = [], None, {}
             self._with_heads(share, loose=True)
-        best = self.best
-        for period in likely_periods(self.channel, best.mass) if best is not None else []:
+        for period in self._periods():
             self._explored(Family("t", 2, period=period), 0, 1 / len(share) / len(PERIODS))
         for leader in sorted(self.leaders.values(), key=lambda leader: -leader.score):
             self._set_free(leader)
 
+    def _periods(self) -> list[int]:
+        """Periods worth a fit beside the best model, or beside the leader that follows the cells least.
+
+        A loose walk takes a pattern over and then misses nothing.
+        """
+        models = [self.best, min(self.leaders.values(), key=lambda leader: leader.value, default=None)]
+        return sorted({p for model in models if model for p in likely_periods(self.channel, model.mass)})
+
     def _with_heads(self, share: dict[Family, float], *, loose: bool = False) -> None:
-        """Climb every family with each of the heads, while it is near the best with the same head."""
+        """Climb every family with each of the heads, while it is near the best with the same head.
+
+        Where there is a count 0 it is apart at first: zeros are no sign of how the other counts are spread.
+        """
         grid, alive = self.channel.grid, list(share)
-        for head in HEADS:
+        for head in HEADS if grid.counts[0] > 0 else APART_FIRST:
             found = {
                 family: self._explored(family, head, share[family], loose=loose)
                 for family in alive if head in family.heads(grid)
@@ -194,13 +205,13 @@ class Search:
     def _explored(self, family: Family, head: int, share: float, *, loose: bool = False) -> Model | None:
         """Climb a family with one head, beginning at the best mode so far; keep the best if it leads."""
         grid = self.channel.grid
-        walk = family.walk(grid, self.level)
+        walk = family.walk(grid, self.level, head)
         strengths, usual = family.strengths(grid, walk)
         log_weight = math.log(share / len(family.heads(grid)) / len(strengths))
         best = self.best
         theta = self.start if best is None else best.theta
         first = len(strengths) - 1 if loose else usual
-        found = self.ascend(family, family.name(head), walk.headed(head), strengths, first, theta, log_weight)
+        found = self.ascend(family, family.name(head), walk, strengths, first, theta, log_weight)
         if found is not None and (family not in self.leaders or found.score > self.leaders[family].score):
             self.leaders[family] = found
         return found
@@ -219,8 +230,9 @@ class Search:
                 if _falls_below(wanted, scores):
                     break
                 precision = walk.precision(float(strengths[rung]))
-                mode = find_mode(self.channel, walk, precision, theta, wanted=wanted - log_weight,
-                                 max_iterations=PATIENCE)  # fmt: skip
+                blind = family.period > 0 and not scores  # a step from no pattern does not show what one would gain
+                mode = find_mode(self.channel, walk, precision, theta, max_iterations=PATIENCE,
+                                 wanted=-np.inf if blind else wanted - log_weight)  # fmt: skip
                 self.fits += 1
                 self.iterations += mode.iterations
                 if not mode.hopeless:
@@ -328,27 +340,31 @@ def add_points(search: Search, counts: Int64, total: float, *, origin: int = 0) 
 
 
 def certify(search: Search, counts: Int64) -> None:
-    """Keep the likeliest models that pass the certificate, but SLIGHT of the weight; all if none does.
+    """Keep the likeliest of the models that pass the certificate, but SLIGHT of the weight; all near ones if none does.
 
-    Of a handful of cells even the true law leaves more to the background than UNEXPLAINED: nothing is then told apart.
+    However far behind, if they explain the cells better: points may be likelier by many nats than any walk, being so
+    few, and too few for what the cells show. Of a handful of cells even the true law leaves more to the background than
+    UNEXPLAINED: nothing is then told apart.
     """
-    best = search.best
     search.tried = search.models
-    if best is None:
+    if search.best is None:
         return
-    near = sorted((one for one in search.models if one.score > best.score - BEHIND), key=lambda one: -one.score)
-    weight = np.exp([one.score - best.score for one in near])
+    ranked = sorted(search.models, key=lambda one: -one.score)
+    score = np.array([one.score for one in ranked])
+    left = np.logaddexp.accumulate(score[::-1])[::-1]
     kept: list[Model] = []
-    carried, search.uncertified = 0.0, 0
-    for model, own, left in zip(near, weight, np.cumsum(weight[::-1])[::-1]):
-        if left < SLIGHT * carried:
+    carried, search.uncertified = -math.inf, 0
+    for model, rest in zip(ranked, left):
+        if math.exp(min(rest - carried, 0.0)) < SLIGHT or (kept and model.score < kept[0].score - BEHIND):
             break
+        if model.score < ranked[0].score - BEHIND and model.value < ranked[0].value:
+            continue
         seeing: Any = model.channel
         state = seeing.at(model.mass)
         if float(seeing.strain(state, counts).max()) <= STRAIN and seeing.unexplained(state) <= UNEXPLAINED:
             kept.append(model)
-            carried += own
+            carried = float(np.logaddexp(carried, model.score))
         else:
             search.uncertified += 1
-    search.models = kept or [one for one, own in zip(near, weight) if own > SLIGHT]
+    search.models = kept or [one for one in ranked if math.exp(one.score - ranked[0].score) > SLIGHT]
     search.best = search.models[0]

@@ -86,7 +86,7 @@ class Walk:
         """The same walk with just these steps free."""
         walk = copy(self)
         walk.free = np.zeros(self.size, dtype=bool)
-        walk.free[steps] = True
+        walk.free[steps] = self.steps[steps]
         return walk
 
     def precision(self, strength: float) -> Floats:
@@ -124,11 +124,6 @@ class Walk:
     def log_peak(self, precision: Floats) -> float:
         """Log density where D θ is the start's mean, without the factor (2π)^(−N/2)."""
         return float(0.5 * np.log(precision).sum() + self.log_det)
-
-    def log_density(self, theta: Floats, precision: Floats) -> float:
-        """Log density of θ, without the factor (2π)^(−N/2)."""
-        r = self.differences(theta)
-        return self.log_peak(precision) - 0.5 * float(precision @ (r * r))
 
 
 def _differences(x: Floats, position: Int64, order: int) -> Floats:

@@ -77,7 +77,7 @@ class Chain:
     --------
     >>> chain = Chain(np.array([0, 1, 5, 10**12]), DiscreteLaplace(0.5))
     >>> f = np.array([0.5, 0.2, 0.2, 0.1])
-    >>> bool(np.allclose(chain.invert(chain.apply(f)), f, atol=1e-15))
+    >>> bool(np.allclose(band_product(chain.inverse_band, chain.apply(f)), f, atol=1e-15))
     True
     """
 
@@ -114,10 +114,6 @@ class Chain:
     def transpose(self, r: Floats) -> Floats:
         """E r: the channel is symmetric."""
         return self.apply(r)
-
-    def invert(self, x: Floats) -> Floats:
-        """T x."""
-        return band_product(self.inverse_band, x)
 
     def points_of(self, m: Floats, f: Floats) -> Floats:
         """Rows and points are the same here."""

@@ -1,7 +1,7 @@
 """A whole sequence that never rises, seen through discrete Laplace noise: the median of what it may be.
 
 x_1 ≥ x_2 ≥ … are whole numbers, y_i = x_i + Z_i. The steps x_i − x_{i+1} are drawn from a law of their own in every
-octave of i: 0, 1, or geometric with a mean of 4, 16, 64, …, with weights that are learnt from y by expectation and
+octave of i: 0, 1, …, 8, or geometric with a mean of 4, 16, 64, …, with weights learnt from y by expectation and
 maximisation; where such a mean is above a third of x_i, the next entry is any number from 0 to x_i alike. So a stretch
 without steps, one of rare small steps, one of many large steps and one that falls by a share of what is left are each
 seen as what they are, and a jump anywhere remains possible.
@@ -54,6 +54,9 @@ STOPS = 0.25
 LONG = 3.0
 """A mean of more than a LONG-th of what is left leaves all steps alike."""
 
+STEPS = 9
+"""Steps of 0, 1, … that have a weight of their own."""
+
 GROWTH = 4.0
 """Ratio of neighbouring means."""
 
@@ -70,7 +73,7 @@ def descent(
 
     >>> descent(np.array([103.0, 99.0, 101.0, 100.0, 98.0, 102.0, 4.0, -2.0, 1.0]), DiscreteLaplace(1), 0).tolist()
     [102.0, 101.0, 101.0, 100.0, 100.0, 100.0, 4.0, 1.0, 0.0]
-    >>> seen, ends = np.array([9.0, 1.0, 0.0, -1.0]), np.array([-11.0, -2.0, -1.0, -1.0, 0.0])
+    >>> seen, ends = np.array([9.0, 0.0, 1.0, -1.0]), np.array([-11.0, -2.0, -2.0, -1.0, 0.0])
     >>> descent(seen, DiscreteLaplace(1), np.ones(5), ends).tolist()
     [9.0]
     """
@@ -80,16 +83,31 @@ def descent(
     if ends is None:
         ends = np.append(np.full(noisy.size, -np.inf), 0.0)
     chain, base, unit = _chain(noisy, noise, floors, ends, lands)
-    weights = np.full((int(chain.octave[-1]) + 1, chain.means.size + 2), 1 / (chain.means.size + 2))
+    prior = np.ones(STEPS + chain.means.size)
+    prior[2:STEPS] = 1 / (STEPS - 2)  # a size of its own is one guess among several
+    prior /= prior.sum()
+    weights = np.tile(prior, (int(chain.octave[-1]) + 1, 1))
     for _ in range(ROUNDS):
         law, steps = chain.smoothed(weights)
-        weights = steps + PRIOR / steps.shape[1]
+        weights = steps + PRIOR * prior
         weights /= weights.sum(axis=1, keepdims=True)
     law, low = law[: noisy.size], chain.low[: noisy.size]
     going = law.sum(axis=1)
     kept = int(np.argmin(np.append(going >= 0.5, False)))
     median = low + np.argmax(1 - going[:, None] + np.cumsum(law, axis=1) >= 0.5, axis=1)
-    return np.asarray(base + unit * np.minimum.accumulate(median[:kept]), dtype=float)
+    return base + _finer(unit * np.minimum.accumulate(median[:kept]), noisy[:kept] - base, unit)
+
+
+def _finer(median: Int64, noisy: Floats, unit: int) -> Floats:
+    """Put a long stretch without a step at the mean of its noisy numbers, within half a ``unit`` of its median."""
+    begin = np.flatnonzero(np.diff(median, prepend=-1))
+    if unit == 1 or not begin.size:
+        return median.astype(float)
+    length = np.diff(np.append(begin, median.size))
+    means = np.rint(np.add.reduceat(noisy, begin) / length)
+    means = np.clip(means, median[begin] - unit // 2, median[begin] + unit // 2)
+    sharp = (length >= FINE**2) & (median[begin] > 0)  # then the mean has the error of a state; the floor is no mean
+    return np.repeat(np.where(sharp, means, median[begin]), length).astype(float)
 
 
 def _chain(noisy: Floats, noise: DiscreteLaplace, floors: Int64, ends: Floats, lands: bool) -> tuple[_Chain, int, int]:
@@ -152,7 +170,7 @@ class _Chain:
         """Whether a law takes all steps alike after an entry, its mean being too long for it: entries × laws."""
         middle = self.low + self.size // 2
         geometric = LONG * self.means > middle[:, None]
-        return np.pad(geometric, ((0, 0), (2, 0)))
+        return np.pad(geometric, ((0, 0), (STEPS, 0)))
 
     @cached_property
     def laws(self) -> Floats:
@@ -161,7 +179,7 @@ class _Chain:
         beyond = [
             np.where(shift >= 1, np.exp(np.maximum(shift - 1, 0) * np.log1p(-1 / m)) / m, 0.0) for m in self.means
         ]
-        found = np.stack([shift == 0, shift == 1, *beyond], axis=1).astype(float)
+        found = np.stack([*(shift == step for step in range(STEPS)), *beyond], axis=1).astype(float)
         return np.where(self.flat[:-1, :, None], 0.0, found)
 
     @cached_property
@@ -169,7 +187,7 @@ class _Chain:
         """Chance of a step below the least state that may follow, under each law: entries × laws × size."""
         short = self.states - self.least[1:, None] + 1
         beyond = [np.exp(np.maximum(short - 1, 0) * np.log1p(-1 / m)) for m in self.means]
-        found = np.stack([short <= 0, short <= 1, *beyond], axis=1).astype(float)
+        found = np.stack([*(short <= step for step in range(STEPS)), *beyond], axis=1).astype(float)
         alike = np.minimum((self.least[1:, None] + 1) / (self.states + 2.0), 1.0)
         return np.where(self.flat[:, :, None], alike[:, None, :], found)
 

@@ -11,10 +11,10 @@ that is left over; every level above its floor that a sequence takes must gain `
 about that much. Corners within ``HOPELESS`` nats of the best go into the chain of the columns as possible ends, each
 with the weight of what it leaves beyond; S(t) is shown as long as half of the chance is on a corner at t or later. (The
 likeliest corner alone drops the last few items of a tail that fades out: the error at small counts was up to 1.2 times
-that of isotonic regression.) Where the rough corner lies among wide blocks, it is taken.
+that of isotonic regression.) Where the rough corner lies beyond ``CHAINED`` columns, it is taken.
 
-**Within** it, numbers of single counts and ranks are answered by the median falling sequence of whole numbers
-(:mod:`~unnoise.estimators._descent`), wider blocks by isotonic regression; the row after the last has the count T
+**Within** it, the first ``CHAINED`` columns and rows are answered by the median falling sequence of whole numbers
+(:mod:`~unnoise.estimators._descent`), others by isotonic regression; the row after the last has the count T
 itself, for S(T) is above its rank and S(T + 1) is not. Of a wide block of columns only the mean of
 S is known. With e_j = S(last[j] + 1) the items beyond block j, the block holds e_{j−1} − e_j items whose mean place
 (h − first + 1)/width is (S̄_j − e_j)/(e_{j−1} − e_j); e_j is a whole number between S̄_{j+1} and S̄_j, the one nearest
@@ -35,6 +35,7 @@ that surely holds items: single blocks first, then runs of 2, 4, … beyond thos
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from itertools import pairwise
 
@@ -73,6 +74,12 @@ HOPELESS = 16.0
 
 RUNGS = 8
 """Corners to the octave that are tried."""
+
+ZOOM = 33
+"""Corners that are tried between the neighbours of the likeliest so far."""
+
+CHAINED = 2048
+"""Columns, or rows, that the chain answers; it looks at one after the other, so more would take long."""
 
 
 def spread(weights: Floats, noise: DiscreteLaplace, tail: float) -> tuple[float, float]:
@@ -177,12 +184,20 @@ class _Costs:
         self.rest = _remaining(curve.numbers[: self.most])
         self.left = _remaining(curve.ranks[: self.groups[-1]])
 
-    def arm(self, y: Floats, w: Floats, offset: Floats, floor: int) -> float:
-        """Of columns or rows up to the corner; a level at the floor is none of its own."""
+    def arm(self, y: Floats, w: Floats, offset: Floats, floor: int, *, columns: bool = False) -> float:
+        """Of columns or rows up to the corner; a level at the floor is none of its own.
+
+        Rows end at the corner, wherever that is. But if columns fall to just above their floor out of all the heights
+        below the last, that is a chance.
+        """
         fit = isotonic_regression(y / w + offset, weights=w**2, increasing=False)
         off = (np.maximum(fit.x, floor) - offset) * w - y
-        levels = int((fit.x[fit.blocks[:-1]] > floor).sum())
-        return self.epsilon * float(np.abs(off).sum()) + LEVEL * levels
+        levels = fit.x[fit.blocks[:-1]]
+        above = levels[levels > floor]
+        found = self.epsilon * float(np.abs(off).sum()) + LEVEL * above.size
+        if columns and 0 < above.size < levels.size:
+            found += math.log1p(self.epsilon * float(above[-1] - floor) * float(w[-1]))
+        return found
 
     def beyond(self, j: int) -> float:
         """Of all but the columns up to the corner."""
@@ -190,7 +205,7 @@ class _Costs:
         return self.epsilon * float(self.rest[j] + self.left[self.groups[j]]) + sum(self.arm(*arm) for arm in arms)
 
     def __call__(self, j: int) -> float:
-        return self.beyond(j) + (self.arm(*_arms(self.curve, j, 0)[0]) if j else 0.0)
+        return self.beyond(j) + (self.arm(*_arms(self.curve, j, 0)[0], columns=True) if j else 0.0)
 
 
 def _remaining(numbers: Int64) -> Floats:
@@ -202,17 +217,20 @@ def corner(curve: NoisyCurve) -> tuple[int, int, Floats]:
     """Return the blocks of columns and groups of rows of the fitted diagram, and S by block of columns."""
     cost = _Costs(curve)
     tried = {j: cost(j) for j in [*_ladder(cost.most), cost.most]}
-    rungs = sorted(tried)
-    at = rungs.index(min(tried, key=tried.__getitem__))
-    between = np.linspace(rungs[max(at - 1, 0)], rungs[min(at + 1, len(rungs) - 1)], 33).astype(int)
-    tried |= {j: cost(j) for j in set(between.tolist()) - set(tried)}
-    best = min(tried, key=tried.__getitem__)
-    single = int(np.searchsorted(curve.width, 1.5))
-    if best > single:
+    best, nearer = min(tried, key=tried.__getitem__), [-1]
+    while nearer:  # nearer and nearer to the likeliest
+        rungs = sorted(tried)
+        at = rungs.index(best)
+        between = np.linspace(rungs[max(at - 1, 0)], rungs[min(at + 1, len(rungs) - 1)], ZOOM).astype(int).tolist()
+        nearer = [j for j in {*between, *range(max(best - RUNGS, 0), min(best + RUNGS, cost.most))} if j not in tried]
+        tried |= {j: cost(j) for j in nearer}
+        best = min(tried, key=tried.__getitem__)
+    chained = min(int(np.searchsorted(curve.width, 1.5)), CHAINED)
+    if best > chained:
         return best, cost.groups[best], _fitted(curve, _arms(curve, best, 0)[0])
     far = [j for j in tried if tried[j] > tried[best] + HOPELESS]
     begin = max((j for j in far if j < best), default=0)
-    end = min([j for j in far if j > best] + [single, cost.most])
+    end = min([j for j in far if j > best] + [chained, cost.most])
     if end == 0:
         return 0, 0, np.zeros(0)
     ends = np.array([-cost.beyond(j) if j >= begin else -np.inf for j in range(end + 1)])
@@ -242,11 +260,13 @@ def _arms(curve: NoisyCurve, columns: int, groups: int) -> list[tuple[Floats, Fl
 def _fitted(curve: NoisyCurve, arm: tuple[Floats, Floats, Floats, int], *, lands: bool = False) -> Floats:
     """Return S by block of columns, or counts by group of rows."""
     y, w, offset, floor = arm
-    single = int(np.searchsorted(w, 1.5))
-    fitted = descent(y[:single] + offset[:single], curve.noise, floor, lands=lands and single == y.size)
-    if single < y.size:
-        fitted = np.append(fitted, isotonic_regression(y / w + offset, weights=w**2, increasing=False).x[single:])
-    return np.asarray(np.maximum(np.minimum.accumulate(fitted), floor))
+    chained = min(int(np.searchsorted(w, 1.5)), CHAINED)
+    rest = np.zeros(0)
+    if chained < y.size:
+        rest = np.maximum(isotonic_regression(y / w + offset, weights=w**2, increasing=False).x[chained:], floor)
+        floor = int(rest[0])
+    fitted = descent(y[:chained] + offset[:chained], curve.noise, floor, lands=lands and not rest.size)
+    return np.append(np.maximum(fitted, rest[:1].max(initial=floor)), rest)
 
 
 def _ranks(curve: NoisyCurve, columns: int, groups: int) -> Floats:

@@ -25,11 +25,13 @@ the variance taken from the overlaps of pairs. Levels are parts of their own, ea
 item of H sites of S has z^H − 1 + H(1 − z) in place of (H − 1)⁺. As z → 1 these are the cross-moments of the cells.
 
 **Fit.** y = X·N with the covariance of y over the cells (of a known domain, where the items are the cells, less what
-these differ by themselves), N = e^θ. θ_t is a Gaussian random walk in t of order 1 to 3 and eight strengths, or that of
-θ_t − log C(k, t): where every item visits each site by chance, with odds of its own, N_t is C(k, t) times something
-smooth. The models are averaged by Laplace evidence. The posterior is of Poisson means: for the items of
-this data set Σ N is subtracted from its variance (docs/items.md). ``gains`` says how the answer moves with the
-statistics, and ``blocks`` what these are in parts of the cells: together the covariance of any two answers.
+these differ by themselves), N = e^θ. θ_t − c·log C(k, t) is a Gaussian random walk in t of order 1 to 3 and eight
+strengths: where items visit each site by chance, c is 1 if all have the same odds, and less the more these differ.
+Perhaps no item is at more than 1, 2, 4, … sites, or every item is at all of them. The models are averaged by Laplace
+evidence. The posterior is of Poisson means: for the items of this data set Σ N is subtracted from its variance
+(docs/items.md). ``gains`` says how the answer moves with the statistics, and ``blocks`` what these are in parts of the
+cells: together the covariance of any two answers. At three sites the statistics alone, without any prior, are as good
+as Fisher's bound for whole cells (``benchmarks/sites.py``): what is gained beyond it is the prior's.
 """
 
 from __future__ import annotations
@@ -64,6 +66,9 @@ DRAWS = 1024
 
 DOUBT = 0.3
 """Share of the term for that variation which may be wrong: it is of second order, and from pairs only."""
+
+CHANCE = (0.0, 0.5, 1.0)
+"""c: how much of log C(k, t) is in the shape of log N_t."""
 
 PRECISION = 1e-3
 """Relative error allowed to every formula, so that no combination of statistics is believed beyond it."""
@@ -225,8 +230,8 @@ def _together(parts: list[_Part], k: int, hashed: bool, per_item: float) -> Toge
     t = np.arange(1, k + 1)
     at = ((k + 0.5) / 1.5) ** ((t - 1) / max(k - 1, 1))  # equal steps between the logarithms of 1½ and k + ½
     by_chance = gammaln(k + 1) - gammaln(t + 1) - gammaln(k - t + 1)
-    shapes = [np.zeros(k), by_chance - by_chance.mean()][: min(k, 2)]
-    fitted = fit_positive([(part.y, part.design, part.covariance) for part in parts], at, shapes)
+    shapes = [share * (by_chance - by_chance.mean()) for share in (CHANCE if k > 1 else CHANCE[:1])]
+    fitted = fit_positive([(part.y, part.design, part.covariance) for part in parts], at, shapes, _supports(k))
     if hashed:
         cov = fitted.covariance
         fixed = np.minimum(fitted.mean, FIXED * np.diag(cov))  # the items of this data set are what they are
@@ -234,13 +239,24 @@ def _together(parts: list[_Part], k: int, hashed: bool, per_item: float) -> Toge
         cov = cov - np.diag(fixed)
     else:
         (part,) = parts
-        fitted = fit_positive([(part.y, part.design, _noise_alone(part, fitted.mean, k))], at, shapes)
+        fitted = fit_positive([(part.y, part.design, _noise_alone(part, fitted.mean, k))], at, shapes, _supports(k))
         cov = fitted.covariance + (per_item - 1) * np.diag(fitted.mean)  # items that were never looked at
     width = max(part.blocks.shape[1] for part in parts)
     padded = [np.pad(part.blocks, ((0, 0), (0, width - part.blocks.shape[1]))) for part in parts]
     known = sum(1 / part.plain_variance for part in parts)
     plain = 1 / known if known else math.inf
     return Together(fitted.mean, cov, plain, fitted.gains, np.concatenate(padded))
+
+
+def _supports(k: int) -> list[Floats]:
+    """Return where N_t may be positive: anywhere; up to 1, 2, 4, … sites; at all of them only.
+
+    >>> [support.tolist() for support in _supports(3)]
+    [[1.0, 1.0, 1.0], [1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    """
+    t = np.arange(1, k + 1)
+    fewer = [t <= 2**i for i in range(k.bit_length()) if 2**i < k]
+    return [support.astype(np.float64) for support in [t > 0, *fewer, *([t == k] if k > 1 else [])]]
 
 
 def _noise_alone(part: _Part, items: Floats, k: int) -> Floats:

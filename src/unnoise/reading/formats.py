@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 __all__ = [
-    "FORMATS", "LINE", "Dialect", "Format", "Location", "as_text", "brief", "collect_batches", "column_of_integers",
-    "compression_of", "expand", "format_of", "item_column", "open_bytes", "require_columns",
+    "FORMATS", "LINE", "QUERY", "Dialect", "Format", "Location", "as_text", "brief", "collect_batches",
+    "column_of_integers", "compression_of", "expand", "format_of", "item_column", "open_bytes", "require_columns",
     "require_once", "rows_in", "uuid_columns", "uuid_text",
 ]  # fmt: skip
 
@@ -146,6 +146,9 @@ FORMATS: dict[str, Format] = {
 }
 """Every format, by its name."""
 
+QUERY = Format((), typed=True)
+"""The result of a query over files, which no file name tells."""
+
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".zstd": "zstd"}
 """Ends of names of compressed files; polars opens gzip and zstd by itself."""
 
@@ -211,14 +214,14 @@ def expand(name: str) -> list[Location]:
     if sign and scheme.isalnum() and len(scheme) > 1:  # s3://…, https://… and their like
         return [name]
     if os.path.isfile(name):
-        return [Path(name)]
+        return [_named(name)]
     if os.path.isdir(name):
         raise InputError(f"{name} is a folder; give the files in it, for example '{name.rstrip('/')}/*.parquet'")
     if any(sign in name for sign in "*?["):
         found = sorted(path for path in glob.glob(name, recursive=True) if os.path.isfile(path))
         if not found:
             raise InputError(f"{name}: no file matches")
-        return [Path(path) for path in found]
+        return [_named(path) for path in found]
     if os.path.exists(name):
         raise InputError(f"{name} is a pipe or device; send it to standard input and give - in its place")
     if os.path.islink(name):
@@ -227,6 +230,13 @@ def expand(name: str) -> list[Location]:
     near = difflib.get_close_matches(os.path.basename(name), os.listdir(folder), 1) if os.path.isdir(folder) else []
     hint = f"; did you mean {os.path.join(os.path.dirname(name), near[0])}?" if near else ""
     raise InputError(f"{name}: no such file{hint}")
+
+
+def _named(path: str) -> Path:
+    """Return the path of a file, refusing names that are not UTF-8: polars opens no other."""
+    if path.encode(errors="ignore").decode() != path:
+        raise InputError(f"{path!r}: a file's name must be UTF-8, got other bytes; rename it, or send it by a pipe")
+    return Path(path)
 
 
 def require_once(places: Sequence[Location]) -> None:
@@ -241,8 +251,10 @@ def require_once(places: Sequence[Location]) -> None:
 
 
 def require_columns(label: str, wanted: Sequence[str], have: Sequence[str]) -> None:
-    """Refuse a missing column, naming the ones that come close."""
+    """Refuse a missing column, naming the ones that come close, and one that is there twice (polars renames those)."""
     for name in wanted:
+        if list(have).count(name) > 1 or f"{name}_duplicated_0" in have:
+            raise InputError(f"{label}: column {name!r} must be there once, got several of this name")
         if name not in have:
             near = difflib.get_close_matches(name, have, 3, 0.5) or [
                 other for other in have if other.lower().strip() == name.lower().strip()

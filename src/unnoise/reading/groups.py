@@ -36,7 +36,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from ..checks import check_unknown
+from ..checks import UNKNOWN, check_choice
 from ..errors import FormatError, IncompatibleError, InputError
 from ..guard import quiet, sync_folder, write_whole
 from ..noise import tidy
@@ -85,7 +85,7 @@ def save_set(folder: str | os.PathLike[str], sketches: Mapping[str, Sketch]) -> 
     if target.exists():
         with _turn(target, shared=False):
             try:
-                _write(target, sketches, _generation(target) + 1)
+                _write(target, sketches, int(_read_manifest(target / MANIFEST).get("generation", 0)) + 1)
             finally:
                 _sweep(target)
         return
@@ -133,10 +133,6 @@ def _sweep(folder: Path) -> None:
         left_over = re.fullmatch(r"\..*\.tmp", path.name) or _FILE.fullmatch(path.name)
         if path.name not in kept and left_over and path.is_file():
             path.unlink(missing_ok=True)
-
-
-def _generation(folder: Path) -> int:
-    return int(_read_manifest(folder / MANIFEST).get("generation", 0))
 
 
 def _digest(folder: Path, groups: list[str], files: list[str]) -> str:
@@ -215,7 +211,8 @@ class GroupedSketch:
     def __init__(self, groups: Sequence[str], make: Callable[[], Sketch], *, unknown: str = "drop") -> None:
         names = check_names(groups)
         self._sketches = {name: make() for name in names}
-        self._unknown = check_unknown(unknown)
+        check_choice("unknown", unknown, UNKNOWN)
+        self._unknown = unknown
         self._require_alike()
 
     @classmethod
@@ -274,8 +271,8 @@ class GroupedSketch:
 
         ``group`` is the name of a column when items are a table, else one name per item.
         """
-        batches = read_items(items, counts, person, group)
-        self.take_in(batches, persons=person is not None, as_items=person_is_item(items, person))
+        as_items = person is not None and person_is_item(items, person)
+        self.take_in(read_items(items, counts, person, group), persons=person is not None, as_items=as_items)
 
     def take_in(self, batches: Iterable[Rows], *, persons: bool = False, as_items: bool = False) -> None:
         """Count batches of clean rows in one ingestion call; ``persons``: all of them say who is behind each row."""

@@ -54,7 +54,7 @@ def read_noisy_counts(
     ``column`` may be left out where only one column holds numbers.
     """
     source = open_source([path], format=format, sql=sql, header=header, delimiter=delimiter, quote=quote, stream=stream)
-    name = column or source.item or _only_column(source)
+    name = column or source.kind.item or _only_column(source)
     wanted = Wanted(columns=(name,))
     parts: list[Int64] = [np.zeros(0, dtype=np.int64)]
     done = 0

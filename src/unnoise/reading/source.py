@@ -27,7 +27,9 @@ from ..guard import quiet
 from .formats import (
     FORMATS,
     LINE,
+    QUERY,
     Dialect,
+    Format,
     Location,
     as_text,
     collect_batches,
@@ -48,6 +50,7 @@ from .streams import Wants
 if TYPE_CHECKING:
     import polars as pl
 
+    from ..protocols.shares import Site
     from ..sketches.inputs import Rows
     from ..sketches.sketch import Sketch
     from .groups import GroupedSketch
@@ -108,11 +111,20 @@ class Batch:
         return self.rows - self.items.height
 
     def clean(self) -> Rows:
-        """Return the rows as sketches take them."""
-        from ..sketches.inputs import clean_rows
+        """Return the rows as sketches take them: types and nulls are settled already."""
+        import polars as pl
 
-        columns = {column.name: column for column in self.items.get_columns()}
-        return clean_rows(columns, self.counts, self.person, self.group)
+        from ..sketches.inputs import Rows
+
+        columns = self.items.get_columns()
+        whole = [column.dtype == pl.Int64 for column in columns]
+        return Rows(
+            tuple(column.to_numpy() if integers else column for column, integers in zip(columns, whole)),
+            tuple("int" if integers else "str" for integers in whole),
+            counts=None if self.counts is None else self.counts.to_numpy(),
+            person=None if self.person is None else (self.person,),
+            group=None if self.group is None else (self.group,),
+        )
 
 
 @dataclass(frozen=True)
@@ -132,36 +144,26 @@ class Source:
     stream: BinaryIO | None = field(default=None, compare=False)
 
     @property
-    def typed(self) -> bool:
-        """Whether columns have types of their own."""
-        return self.format == "sql" or FORMATS[self.format].typed
-
-    @property
-    def item(self) -> str | None:
-        """The column of the items, where the format has a fixed one."""
-        return None if self.format == "sql" else FORMATS[self.format].item
+    def kind(self) -> Format:
+        """What the format says of the rows: types, fixed columns; that of a query is the result's."""
+        return QUERY if self.format == "sql" else FORMATS[self.format]
 
     @property
     def headless(self) -> bool:
         """Whether the rows alone tell the columns, so that nothing is known of them where there are no rows."""
-        return self.format == "ndjson" or (not self.typed and self.item is None and not self.dialect.header)
+        return self.format == "ndjson" or (not self.kind.typed and self.kind.item is None and not self.dialect.header)
 
     def unnamed_item(self) -> tuple[str, ...]:
         """Return the column of the items where nobody names one, by the format and the first line, never by rows.
 
         The format's own, the first one of a file without a header, else the only one there is; none where that fails.
         """
-        if self.item is not None:
-            return (self.item,)
+        if self.kind.item is not None:
+            return (self.kind.item,)
         if self.headless:
             return () if self.format == "ndjson" else ("column_1",)
         found = self.columns() if self.places else []
         return tuple(found) if len(found) == 1 else ()
-
-    @property
-    def counts(self) -> str | None:
-        """The column of occurrences that the format brings along."""
-        return None if self.format == "sql" else FORMATS[self.format].counts
 
     def schema(self, wanted: Wanted | None = None) -> dict[str, Any]:
         """Return the columns and their types, from metadata or the first line alone."""
@@ -174,12 +176,12 @@ class Source:
     def _schema(self, where: Location | None, wanted: Wanted | None) -> dict[str, Any]:
         import polars as pl
 
-        format = None if where is None else FORMATS[self.format]
-        if format is not None and format.query is not None:
-            return format.query(Path(str(where)), self.sql).types
-        if format is not None and format.item is not None and format.scan is None:
-            both = {format.item: pl.Int64 if format.typed else pl.String}
-            return both | ({format.counts: pl.Int64} if format.counts else {})
+        kind = self.kind
+        if kind.query is not None:
+            return kind.query(Path(str(where)), self.sql).types
+        if kind.item is not None and kind.scan is None:
+            both = {kind.item: pl.Int64 if kind.typed else pl.String}
+            return both | ({kind.counts: pl.Int64} if kind.counts else {})
         return dict(self._lazy(where, wanted).collect_schema())
 
     def columns(self) -> list[str]:
@@ -188,7 +190,7 @@ class Source:
 
     def item_types(self, wanted: Wanted) -> tuple[str, ...]:
         """Return "int" or "str" for each column of an item, from the format and the schema alone."""
-        if not self.typed or wanted.integers:
+        if not self.kind.typed or wanted.integers:
             return tuple("int" if wanted.integers else "str" for _ in wanted.columns)
         if self.stream is not None:
             raise InputError("the types of a stream are not known beforehand; write it to a file first")
@@ -213,18 +215,14 @@ class Source:
         return (None,) if over_all else self.places
 
     def batches(self, wanted: Wanted, chunk: int | None = None) -> Iterator[Batch]:
-        """Yield the rows in batches of at most ``chunk``."""
-        chunk = chunk or self._chunk(wanted)
+        """Yield the rows in batches of at most ``chunk``: where nobody says so, fewer of text than of integers."""
+        slim = self.kind.typed and self.stream is None and set(self.item_types(wanted)) == {"int"}
+        chunk = chunk or (CHUNK if slim and wanted.person is None and wanted.group is None else CHUNK // 2)
         for where in self.wheres:
             offset = 0
             for frame in self.frames(where, wanted, chunk):
                 yield self._batch(frame, wanted, where, offset)
                 offset += frame.height
-
-    def _chunk(self, wanted: Wanted) -> int:
-        """Return how many rows to read at a time."""
-        slim = self.typed and self.stream is None and set(self.item_types(wanted)) == {"int"}
-        return CHUNK if slim and wanted.person is None and wanted.group is None else CHUNK // 2
 
     def frames(self, where: Location | None, wanted: Wanted, chunk: int) -> Iterator[pl.DataFrame]:
         """Yield the wanted columns of one file as they are, at most ``chunk`` rows at a time."""
@@ -234,18 +232,18 @@ class Source:
 
     def _raw(self, where: Location | None, wanted: Wanted, chunk: int) -> Iterator[pl.DataFrame]:
         label, names = self._label(where), wanted.names
-        format = None if self.format == "sql" else FORMATS[self.format]
-        if format is not None and format.query is not None:
-            result = format.query(Path(str(where)), self.sql)
+        kind, query = self.kind, self.format == "sql"
+        if kind.query is not None:
+            result = kind.query(Path(str(where)), self.sql)
             require_columns(label, names, list(result.types))
             yield from result.frames(names, chunk)
-        elif format is not None and (where is None or format.scan is None or compression_of(where) == "bz2"):
+        elif not query and (where is None or kind.scan is None or compression_of(where) == "bz2"):
             yield from self._stream(where, wanted)  # bytes: what polars cannot scan
         elif not self._is_void(where):
             lazy = self._lazy(where, wanted)
             require_columns(label, names, lazy.collect_schema().names())
             texts = uuid_columns(where, self.format, names)
-            found = collect_batches(lazy.select(names), chunk, whole_rows=not self.typed)
+            found = collect_batches(lazy.select(names), chunk, whole_rows=not self.kind.typed)
             yield from (frame.with_columns(map(uuid_text, texts)) for frame in found) if texts else found
 
     def _is_void(self, where: Location | None) -> bool:
@@ -367,7 +365,7 @@ def open_source(
 
 @quiet
 def feed(
-    target: Sketch | GroupedSketch, batches: Iterable[Batch], *, persons: bool = False, as_items: bool = False
+    target: Sketch | GroupedSketch | Site, batches: Iterable[Batch], *, persons: bool = False, as_items: bool = False
 ) -> None:
     """Count all batches in one ingestion call; with ``persons`` they are gathered first, to limit each person.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["make_app", "service_of", "task_of", "visitor_of"]
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-Handler = Callable[[Request], Awaitable[Response]]
 
 
 def make_app(

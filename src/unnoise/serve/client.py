@@ -138,9 +138,10 @@ class Client:
         """Ask a collector for a sum of its two servers: one more release."""
         return dict(self.call("POST", f"/tasks/{_part(task)}/sums", json={"period": period, "sites": list(sites)}))
 
-    def reports(self, task: str) -> list[dict[str, Any]]:
-        """Reports of a task; for a site, its own."""
-        return list(self.call("GET", f"/tasks/{_part(task)}/reports")["reports"])
+    def reports(self, task: str, *, period: str | None = None) -> list[dict[str, Any]]:
+        """Reports of a task, all or those of a period; for a site, its own. Two servers thereby learn of the period."""
+        chosen = {} if period is None else {"period": period}
+        return list(self.call("GET", f"/tasks/{_part(task)}/reports", params=chosen)["reports"])
 
     # ── tasks and tokens ──────────────────────────────────────────────────────────────────────────────────────
 

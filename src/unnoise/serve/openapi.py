@@ -18,7 +18,7 @@ _TYPES: dict[str, dict[str, Any]] = {
     "item_types": {"type": "array", "items": {"type": "string", "enum": ["int", "str"]}},
     "max_contributions": {"type": ["integer", "null"]}, "every": {"type": "string", "enum": list(EVERY)},
     "min_sites": {"type": "integer"}, "noun": {"type": "string"}, "way": {"type": "string", "enum": list(WAYS)},
-    "most_sums": {"type": "integer"},
+    "most_sums": {"type": "integer"}, "occurrences": {"type": ["integer", "null"]},
 }  # fmt: skip
 
 _NUMBER = {
@@ -65,10 +65,6 @@ def _json(reference: str) -> dict[str, Any]:
 
 
 _SEEN = "viewers and administrators"
-
-
-def _paths() -> dict[str, Any]:
-    return {**_operations(), **_tasks(), **_tokens()}
 
 
 def _operations() -> dict[str, Any]:
@@ -151,7 +147,7 @@ def document() -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": "unnoise collector", "version": __version__},
-        "paths": _paths(),
+        "paths": {**_operations(), **_tasks(), **_tokens()},
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
             "schemas": {

@@ -11,6 +11,7 @@ import fcntl
 import ipaddress
 import logging
 import os
+import shutil
 import sqlite3
 import sys
 import tarfile
@@ -161,15 +162,28 @@ def restore(source: str | os.PathLike[str], folder: str | os.PathLike[str]) -> i
     target = Path(folder)
     if target.exists() and any(target.iterdir()):
         raise InputError(f"the data folder must be new or empty, got {target}")
+    made = not target.exists()
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        return _unpack(source, target)
+    except BaseException:
+        for left in target.iterdir():
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
+        if made:
+            target.rmdir()
+        raise
+
+
+def _unpack(source: str | os.PathLike[str], target: Path) -> int:
+    """Unpack a back-up into an empty folder and see that it is whole; return how many reports it holds."""
     try:
         with tarfile.open(source) as tar:
             tar.extractall(target, filter="data")
-    except tarfile.TarError as error:
+        if not (target / DATABASE).is_file():
+            raise FormatError(f"{os.fspath(source)}: not a back-up of a collector: it holds no {DATABASE}")
+        digests = _digests(target / DATABASE)
+    except (tarfile.TarError, sqlite3.DatabaseError) as error:
         raise FormatError(f"{os.fspath(source)}: not a back-up of a collector: {error}") from None
-    if not (target / DATABASE).is_file():
-        raise FormatError(f"{os.fspath(source)}: not a back-up of a collector: it holds no {DATABASE}")
-    digests = _digests(target / DATABASE)
     missing = [digest for digest in digests if not (target / "files" / digest[:2] / f"{digest}.sketch").is_file()]
     if missing:
         raise FormatError(f"{os.fspath(source)}: {len(missing)} reports of its tables are missing")

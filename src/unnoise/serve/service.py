@@ -217,6 +217,8 @@ class Service:
             rows = _fitting(await to_thread.run_sync(sums_of, self.store, task.id), sites, periods)
         else:
             rows = await to_thread.run_sync(self.store.reports, task.id)
+            if strangers := sorted(set(sites) - set(sites_in(rows))):
+                raise Problem(409, "missing", f"task {task.id} must have a report of {', '.join(strangers)}, got none")
             rows = [
                 row for row in rows if (not sites or row["site"] in sites) and (not periods or row["period"] in periods)
             ]

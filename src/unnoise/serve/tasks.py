@@ -15,8 +15,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..checks import check_integer
 from ..errors import InputError
-from ..layout import Layout, hashed_layout
+from ..layout import MOST_COUNTED, Layout, hashed_layout
 from ..noise import DiscreteLaplace, exact_positive
 
 __all__ = ["EVERY", "WAYS", "Task", "check_name"]
@@ -26,6 +27,12 @@ EVERY = ("once", "day", "week", "month")
 
 WAYS = ("sealed", "two-servers")
 """Sealed sketches of every site, merged; or shares of cells, added up by two servers that do not collude."""
+
+NUMBERS = (
+    ("min_sites", 1, 10_000), ("most_sums", 1, 1_000), ("max_contributions", 1, MOST_COUNTED),
+    ("occurrences", 1, 1 << 62),
+)  # fmt: skip
+"""Numbers of a task, with the least and the most that each may be; those that may be missing are None then."""
 
 ROOM = 1 << 20
 """Bytes that a sketch file may hold beside its cells."""
@@ -62,6 +69,7 @@ class Task:
     every : "once", "day", "week" or "month"; min_sites : fewer are not answered
     noun : what an item is, in the singular
     way : "sealed" or "two-servers"; most_sums : how many sums one report may enter (two servers)
+    occurrences : how many a site expects to report (two servers): sums of few sites then come in fewer cells
     """
 
     id: str
@@ -78,6 +86,7 @@ class Task:
     noun: str = "item"
     way: str = "sealed"
     most_sums: int = 1
+    occurrences: int | None = None
 
     def __post_init__(self) -> None:
         check_name("id", self.id)
@@ -85,19 +94,18 @@ class Task:
             text = getattr(self, name)
             if not isinstance(text, str) or len(text) > most or not text.isprintable():
                 raise InputError(f"{name} must be printable text of at most {most} characters, got {text!r:.80}")
-        for name in ("min_sites", "most_sums"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 10_000:
-                raise InputError(f"{name} must be an integer between 1 and 10,000, got {value!r:.80}")
+        for name, low, most in NUMBERS:
+            if getattr(self, name) is not None:
+                check_integer(name, getattr(self, name), low, most)
+        if isinstance(self.cells, int) and self.cells > 1 << 28:
+            raise InputError(f"cells must be at most 2^28 for a collector, got {self.cells}")
         for name, choices in (("every", EVERY), ("way", WAYS)):
             if getattr(self, name) not in choices:
                 raise InputError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r:.80}")
-        if self.max_contributions is not None and (
-            isinstance(self.max_contributions, bool) or not isinstance(self.max_contributions, int)
-        ):
-            raise InputError(f"max_contributions must be an integer, got {self.max_contributions!r:.80}")
-        if isinstance(self.cells, int) and self.cells > 1 << 28:
-            raise InputError(f"cells must be at most 2^28 for a collector, got {self.cells}")
+        if self.occurrences is not None and (self.way != "two-servers" or self.kind != "hashed"):
+            raise InputError("occurrences must be left out unless the way is two-servers and cells are hashed")
+        if self.occurrences is not None and self.every != "once":
+            raise InputError("occurrences must be left out where every is not once: sums to be merged need equal cells")
         _ = self.layout, self.noise
 
     @property
@@ -129,8 +137,15 @@ class Task:
         """The task of the two servers for one period (:mod:`unnoise.protocols.shares`)."""
         from ..protocols.shares import Task as ShareTask
 
-        epoch = f"{self.id} {self.check_period(period)}"
-        return ShareTask(self.layout, self.noise.epsilon, epoch, self.most_sums, max(2, self.min_sites))
+        epoch, least = f"{self.id} {self.check_period(period)}", max(2, self.min_sites)
+        return ShareTask(self.layout, self.noise.epsilon, epoch, self.most_sums, least, self.occurrences)
+
+    def layout_of(self, reports: int) -> Layout:
+        """The layout of a file with so many shares of sites in it: a sum of few may have fewer cells."""
+        if self.occurrences is None:
+            return self.layout
+        layout: Layout = self.for_servers("once").layout_of(reports)
+        return layout
 
     def check_period(self, period: str) -> str:
         """Return a period of this task.
@@ -144,8 +159,9 @@ class Task:
         raise InputError(f"period must be of the form {form} for a task of every={self.every}, got {period!r:.80}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, as in JSON."""
-        return {**asdict(self), "item_types": list(self.item_types)}
+        """Return plain values, as in JSON; a guess that nobody made is left out."""
+        values = {**asdict(self), "item_types": list(self.item_types)}
+        return {name: value for name, value in values.items() if name != "occurrences" or value is not None}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Task:

@@ -34,7 +34,9 @@ from .tasks import Task
 if TYPE_CHECKING:
     from ..answers.estimate import Estimate
     from ..answers.profile import Profile
+    from ..layout import Layout
     from ..noisy import NoisyCounts
+    from ..sketches.format.read import Stored
 
 __all__ = ["WORK", "WorkerError", "Workers", "answer", "verify"]
 
@@ -54,7 +56,7 @@ def verify(path: str, task: dict[str, Any]) -> dict[str, Any]:
 
     wanted = Task.from_dict(task)
     stored = read_sketch(path)
-    _require_layout(wanted, stored.layout)
+    _require_layout(wanted, stored)
     if stored.noise.epsilon != wanted.noise.epsilon:
         raise IncompatibleError("ε per occurrence", tidy(wanted.noise.epsilon), tidy(stored.noise.epsilon))
     check = check_claim(NoisyCounts(sum_of([stored.cells]), stored.noise, stored.layout).profile())
@@ -66,11 +68,13 @@ def verify(path: str, task: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _require_layout(task: Task, layout: Any) -> None:
-    """Item types may still be unknown in a report without rows."""
+def _require_layout(task: Task, stored: Stored) -> Layout:
+    """Return the layout that a file of the task must have; item types may still be unknown in a report without rows."""
+    layout, expected = stored.layout, task.layout_of(len(stored.labels.report_ids))
     if layout.item_types is None:
-        layout = replace(layout, item_types=task.layout.item_types)
-    task.layout.require_equal(layout)
+        layout = replace(layout, item_types=expected.item_types)
+    expected.require_equal(layout)
+    return expected
 
 
 def answer(paths: Sequence[str], task: dict[str, Any], labels: Sequence[str] = ()) -> dict[str, Any]:
@@ -144,12 +148,11 @@ def merged(paths: Sequence[str], task: Task) -> NoisyCounts:
     from ..sketches.format.read import read_sketch
 
     reports = [read_sketch(path) for path in paths]
-    for stored in reports:
-        _require_layout(task, stored.layout)
+    layout, *_ = (_require_layout(task, stored) for stored in reports)
     total = sum_of([stored.cells for stored in reports])
     power = sum((stored.noise.power for stored in reports), Fraction(0))
     account = reduce(Account.plus, (stored.account for stored in reports))
-    return NoisyCounts(total, DiscreteLaplace(task.noise.epsilon, power), task.layout, account.max_count(task.layout))
+    return NoisyCounts(total, DiscreteLaplace(task.noise.epsilon, power), layout, account.max_count(layout))
 
 
 def _number(estimate: Any) -> dict[str, Any]:

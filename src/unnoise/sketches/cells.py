@@ -39,26 +39,23 @@ from ..guard import frozen, wipe
 from ..noise import DiscreteLaplace
 
 __all__ = [
-    "LIMIT", "PIECE", "RUN", "FileCells", "Held", "add_cells", "add_noise", "add_up", "largest", "noisy_cells",
-    "on_all_processors", "one_pass", "raw_bytes", "read_at", "sum_of",
+    "LIMIT", "PIECE", "RUN", "FileCells", "Held", "add_cells", "add_noise", "add_up", "each_run", "largest",
+    "one_pass", "raw_bytes", "read_at", "sum_of",
 ]  # fmt: skip
 
-P = TypeVar("P")
 R = TypeVar("R")
 
 BLOCK = 1 << 16
 SPAN = 1 << 22
 """Cells that one thread adds up at a time; a whole number of blocks."""
 
+PIECE = 1 << 16
+"""Cells in a piece: it stays in the cache of one processor while it is read, added up, digested and written."""
+
+RUN = 1 << 20
+"""Cells in a run: each run of the file has a digest of its own, so that all cores can work on it."""
+
 LIMIT = (1 << 63) - 1
-
-
-def noisy_cells(size: int, noise: DiscreteLaplace, stream: Keystream) -> Int64:
-    """Return cells that hold noise and nothing else."""
-    cells = np.empty(size, dtype=np.int64)
-    for start in range(0, size, BLOCK):
-        fill(cells[start : start + BLOCK], noise, stream)
-    return cells
 
 
 def add_noise(cells: Int64, out: Int64, noise: DiscreteLaplace, stream: Keystream) -> None:
@@ -75,41 +72,35 @@ def add_noise(cells: Int64, out: Int64, noise: DiscreteLaplace, stream: Keystrea
 def add_cells(left: Int64, right: Int64, out: Int64) -> None:
     """Write left + right into ``out``, which may be new or left itself."""
 
-    def work(first: int) -> None:
-        for start in range(first, min(first + SPAN, left.size), BLOCK):
+    def work(run: slice) -> None:
+        for start in range(run.start, run.stop, BLOCK):
             stop = start + BLOCK
             np.add(left[start:stop], right[start:stop], out=out[start:stop])
 
-    on_all_processors(work, range(0, left.size, SPAN))
+    each_run(left.size, work, SPAN)
 
 
-def on_all_processors(work: Callable[[P], R], pieces: Sequence[P]) -> list[R]:
-    """Return what ``work`` makes of every piece, in order; a single one needs no threads."""
-    if len(pieces) <= 1:
-        return [work(piece) for piece in pieces]
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, len(pieces))) as pool:
-        return list(pool.map(work, pieces))
+def each_run(cells: int, work: Callable[[slice], R], length: int = RUN) -> list[R]:
+    """Return what ``work`` makes of every run of so many cells, in order, on all processors."""
+    runs = [slice(start, min(start + length, cells)) for start in range(0, cells, length)]
+    if len(runs) <= 1:  # needs no threads
+        return [work(run) for run in runs]
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, len(runs))) as pool:
+        return list(pool.map(work, runs))
 
 
 def largest(cells: Int64) -> int:
     """Return max |cell|, in blocks, on all processors where it is worth it."""
 
-    def work(first: int) -> int:
+    def work(run: slice) -> int:
         bound = 0
-        for start in range(first, min(first + SPAN, cells.size), BLOCK):
+        for start in range(run.start, run.stop, BLOCK):
             block = cells[start : start + BLOCK]
             bound = max(bound, int(block.max()), -int(block.min()))
         return bound
 
-    return max(on_all_processors(work, range(0, cells.size, SPAN)), default=0)
+    return max(each_run(cells.size, work, SPAN), default=0)
 
-
-PIECE = 1 << 16
-"""Cells in a piece: it stays in the cache of one processor while it is read, added up, digested and written."""
-
-
-RUN = 1 << 20
-"""Cells in a run: each run of the file has a digest of its own, so that all cores can work on it."""
 
 MOST_OPEN = 128
 """Files kept open at a time; the cells of any more are held in memory."""
@@ -250,20 +241,20 @@ def add_up(parts: Sequence[Int64 | FileCells], piece: slice, out: Int64, spare: 
     return total
 
 
-def sum_of(parts: Sequence[Int64 | FileCells]) -> Int64:
-    """Return the sum of several cells, whose sums are known to fit, in own memory."""
+def sum_of(parts: Sequence[Int64 | FileCells], *, again: bool = True) -> Int64:
+    """Return the sum of several cells, whose sums are known to fit, in own memory; ``again`` as in one_pass."""
     whole = np.empty(parts[0].size, dtype=np.int64)
 
-    def work(first: int) -> None:
+    def work(run: slice) -> None:
         spare = np.empty(PIECE if len(parts) > 1 else 0, dtype=np.int64)
-        for start in range(first, min(first + RUN, whole.size), PIECE):
-            piece = slice(start, min(start + PIECE, whole.size))
+        for start in range(run.start, run.stop, PIECE):
+            piece = slice(start, min(start + PIECE, run.stop))
             total = add_up(parts, piece, whole[piece], spare)
             if total.base is not whole:
                 whole[piece] = total
 
-    with one_pass(parts):
-        on_all_processors(work, range(0, whole.size, RUN))
+    with one_pass(parts, again=again):
+        each_run(whole.size, work)
     return whole
 
 

@@ -101,11 +101,8 @@ def _from_numpy(values: NDArray[Any], name: str) -> list[Raw]:
         return [Raw(_strings([value.hex() for value in values.tolist()], name), "str")]
     if values.dtype.kind == "U":
         return [Raw(_strings(values.tolist(), name), "str")]
-    raise InputError(f"{_allowed(name)}, got {values.dtype}{_hint(values.dtype.kind)}")
-
-
-def _hint(kind: str) -> str:
-    return {"f": ": cast to int64 first, if they are whole"}.get(kind, "")
+    hint = ": cast to int64 first, if they are whole" if values.dtype.kind == "f" else ""
+    raise InputError(f"{_allowed(name)}, got {values.dtype}{hint}")
 
 
 def _from_list(values: list[Any], name: str) -> list[Raw]:

@@ -167,7 +167,7 @@ def count_ahead(cells: Int64, batches: Iterable[Rows], layout: Layout) -> None:
             if under_way >= (os.cpu_count() or 1):
                 one_ended()
                 under_way -= 1
-            crew().submit(counting(rows))
+            crew().put(counting(rows))
             under_way += 1
         for _ in range(under_way):
             one_ended()

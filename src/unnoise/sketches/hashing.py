@@ -236,10 +236,12 @@ def _hash_range(
             end = min(start + length, len(columns[0]))
             key, h = memory[2, : end - start], memory[3, : end - start]
             for i, column in enumerate(columns):
-                values, is_key = _chunk(column, start, end)
-                if not is_key:
-                    _hash_block(values, np.uint64(0), key, memory)
-                _hash_block(values if is_key else key, h if i else np.uint64(hash_seed & MASK), h, memory)
+                if isinstance(column, np.ndarray):
+                    keys = key
+                    _hash_block(_as_words(column[start:end]), np.uint64(0), keys, memory)
+                else:
+                    keys = string_keys(column.slice(start, end - start))
+                _hash_block(keys, h if i else np.uint64(hash_seed & MASK), h, memory)
             consume(start, h)
     finally:
         wipe(memory[:, :length])
@@ -254,13 +256,6 @@ def _scratch(length: int) -> UInt64:
     if memory is None or memory.shape[1] < length:
         memory = _kept.memory = np.empty((4, length), dtype=np.uint64)
     return memory
-
-
-def _chunk(column: Column, start: int, stop: int) -> tuple[UInt64, bool]:
-    """Return a chunk of a column as words, and whether they are keys already."""
-    if isinstance(column, np.ndarray):
-        return _as_words(column[start:stop]), False
-    return string_keys(column.slice(start, stop - start)), True
 
 
 def level_of(hashes: UInt64, levels: int) -> Int64:

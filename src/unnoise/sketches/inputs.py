@@ -20,7 +20,7 @@ from ..checks import is_integer
 from ..errors import InputError
 from .columns import Raw, from_any, is_column, validate
 
-__all__ = ["BATCH", "Rows", "clean_rows", "person_is_item", "read_items", "with_occurrences"]
+__all__ = ["BATCH", "Rows", "clean_rows", "columns_of", "person_is_item", "read_items", "with_occurrences"]
 
 BATCH = 1 << 16
 """Items taken from an iterator at a time."""
@@ -55,11 +55,8 @@ class Rows:
 def read_items(items: Any, counts: Any = None, person: Any = None, group: Any = None) -> Iterator[Rows]:
     """Return the batches of whatever was passed to ``update``."""
     items, counts = with_occurrences(items, counts)
-    _refuse_scalars(items)
     beside = {role: given for role, given in zip(ROLES, (counts, person, group)) if given is not None}
-    table = _table_of(items)
-    if table is None and is_column(items):
-        table = {"items": items}
+    table = columns_of(items)
     if table is not None:
         return iter([clean_rows(table, **beside)])
     if hasattr(items, "__arrow_c_stream__") or _duckdb_reader(items) is not None:
@@ -70,16 +67,20 @@ def read_items(items: Any, counts: Any = None, person: Any = None, group: Any = 
 
 
 def person_is_item(items: Any, person: Any) -> bool:
-    """Whether the person is the item: the same column, or the only one of a table; told by their form alone."""
-    if person is None or (isinstance(items, Mapping) and all(is_integer(value) for value in items.values())):
+    """Whether a person given is the item: the same column, or the only one of a table; told by their form alone."""
+    if isinstance(items, Mapping) and all(is_integer(value) for value in items.values()):
         return False
     if isinstance(person, str):
-        return list(_table_of(items) or ()) == [person]
+        return list(columns_of(items) or ()) == [person]
     return person is items and is_column(items)
 
 
 def with_occurrences(items: Any, counts: Any) -> tuple[Any, Any]:
-    """Return items and counts, a ``Counter`` or another mapping from items to whole numbers being both in one."""
+    """Return a collection and its counts, a ``Counter`` or another mapping to whole numbers being both in one."""
+    if items is None or isinstance(items, str | bytes | int | float):
+        raise InputError(f"items must be a collection, got {type(items).__name__}: pass [item] for a single one")
+    if type(items).__name__ == "LazyFrame":
+        raise InputError("items must be data, got a LazyFrame: pass frame.collect()")
     if not isinstance(items, Mapping) or not all(is_integer(value) for value in items.values()):
         return items, counts
     if counts is not None:
@@ -87,15 +88,10 @@ def with_occurrences(items: Any, counts: Any) -> tuple[Any, Any]:
     return list(items), list(items.values())
 
 
-def _refuse_scalars(items: Any) -> None:
-    if items is None or isinstance(items, str | bytes | int | float):
-        raise InputError(f"items must be a collection, got {type(items).__name__}: pass [item] for a single one")
-    if type(items).__name__ == "LazyFrame":
-        raise InputError("items must be data, got a LazyFrame: pass frame.collect()")
-
-
-def _table_of(items: Any) -> dict[str, Any] | None:
-    """Return the named columns of a table in memory, or None for anything else."""
+def columns_of(items: Any) -> dict[str, Any] | None:
+    """Return the named columns of a table in memory, one column as ``items``, or None for what must be read first."""
+    if is_column(items):
+        return {"items": items}
     if isinstance(items, Mapping):
         if not all(is_column(column) for column in items.values()):
             raise InputError("a mapping must hold columns by name, or whole numbers of occurrences by item")

@@ -90,7 +90,7 @@ class _Intake:
         self, sketches: Sequence[Sketch], persons: bool, as_items: bool, groups: Sequence[str] | None, drop: bool
     ) -> None:
         self.sketches, self.first, self.groups, self.drop = sketches, sketches[0], groups, drop
-        self.layout, self.types, self.stated = self.first.layout, self.first._types, False
+        self.layout, self.types, self.stated = self.first._layout, self.first._types, False
         self.codes, self.as_items = PersonCodes() if persons else None, as_items
         self.direct = self.layout.kind == "hashed" and not persons and groups is None
         self.label: str | None = None
@@ -119,7 +119,7 @@ class _Intake:
                 return
         if self.direct:
             parts = [(0, Hashed(rows, self.layout)) for rows in held if rows.size]
-        self.commit(self.limited(parts))
+        self.commit(parts if self.codes is None else self.limited(parts))
 
     def checked(self, batches: Iterable[Rows]) -> Iterator[Rows]:
         """Yield batches of the same types as those before, with bounded counts."""
@@ -133,7 +133,7 @@ class _Intake:
     def commit(self, parts: Parts) -> None:
         """Add everything, or nothing."""
         stop, why = threading.Event(), "an update was interrupted"
-        before = [sketch._recorded() for sketch in self.sketches]
+        before = [(sketch._types, sketch._layout, sketch._account, sketch._label) for sketch in self.sketches]
 
         def add() -> None:
             with changing(self.sketches, why):
@@ -148,8 +148,9 @@ class _Intake:
                 for number, piece in parts:
                     piece.take_back(self.sketches[number]._cells)
                 for sketch, recorded in zip(self.sketches, before):
-                    sketch._record(*recorded)
-                _wipe(parts)
+                    sketch._types, sketch._layout, sketch._account, sketch._label = recorded
+                for _, piece in parts:
+                    piece.wipe()
 
         with self.open():
             try:
@@ -159,7 +160,8 @@ class _Intake:
                 self.counted = False
                 apart(take_back, stop)
                 raise
-        _wipe(parts)
+        for _, piece in parts:
+            piece.wipe()
 
     def run_long(self, batches: Iterable[Rows], parts: Parts) -> None:
         """Count batches as they come: whatever ends this early leaves the sketches broken."""
@@ -182,7 +184,7 @@ class _Intake:
             for sketch in sorted(self.sketches, key=id):
                 locks.enter_context(sketch._lock)
             for sketch in self.sketches:
-                sketch._require_open("update")
+                sketch._require_usable("update", open_=True)
             yield
 
     def record(self) -> None:
@@ -191,12 +193,12 @@ class _Intake:
         Types that only the values tell are kept to refuse other ones, and do not show: that would tell of the rows.
         """
         for sketch in self.sketches:
-            _, layout, account, label = sketch._recorded()
+            sketch._types, sketch._label = self.types, sketch._label or self.label
             if self.stated:
-                layout = replace(layout, item_types=self.types)
-            if layout.max_contributions is not None:
-                account = account.after_call(enforced=self.codes is not None, as_items=self.as_items)
-            sketch._record(self.types, layout, account, label or self.label)
+                sketch._layout = replace(sketch._layout, item_types=self.types)
+            if self.layout.max_contributions is not None:
+                enforced = self.codes is not None
+                sketch._account = sketch._account.after_call(enforced=enforced, as_items=self.as_items)
 
     # ── from rows to cells ────────────────────────────────────────────────────────────────────────────────────
 
@@ -255,8 +257,6 @@ class _Intake:
 
     def limited(self, parts: Parts) -> Parts:
         """Return what is left when every person keeps at most so many occurrences in each sketch."""
-        if self.codes is None:
-            return parts
         stream, most = open_stream(), self.layout.max_contributions
         assert most is not None
         self.label = stream.label
@@ -272,11 +272,6 @@ class _Intake:
             if cells is not joined.cells:
                 joined.wipe()
         return kept
-
-
-def _wipe(parts: Parts) -> None:
-    for _, piece in parts:
-        piece.wipe()
 
 
 def _emptying(values: list[Any]) -> Iterator[Any]:

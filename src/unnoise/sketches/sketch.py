@@ -22,19 +22,18 @@ from typing import Any
 import numpy as np
 
 from .._sampler import _system_stream as system_stream
-from .._sampler import open_stream
+from .._sampler import fill, open_stream
 from ..arrays import Int64
-from ..checks import check_integer, check_unknown
+from ..checks import UNKNOWN, check_choice, check_integer
 from ..errors import IncompatibleError, InputError, PrivacyError, SealedError, UnnoiseError
 from ..guard import Guarded, changing, new_identity, quiet, require_writable, this_process
 from ..layout import Account, Labels, Layout, about, fresh_labels, guarantee, hashed_layout
 from ..noise import DiscreteLaplace, Exact, exact_positive, tidy
 from ..noisy import NoisyCounts
-from .cells import Held, noisy_cells
+from .cells import Held
 from .domain import Domain, Finder, finder_for, read_domain, sampled_cells
-from .format.parameters import Stored
-from .format.read import read_sketch
-from .format.write import require_storable, write_sketch
+from .format.read import Stored, read_sketch
+from .format.write import parameters_of, write_sketch
 from .inputs import Rows, person_is_item, read_items
 from .intake import take_in
 
@@ -91,8 +90,9 @@ begin_epoch() first, which draws fresh noise
         self._noise, self._layout, self._account = stored.noise, stored.layout, stored.account
         self._identities, self._labels = stored.identities, stored.labels
         self._state, self._fresh = "open" if fresh else "sealed", fresh
-        self._domain, self._unknown = domain, check_unknown(unknown)
-        self._finder: Finder | None = finder_for(self._layout, domain) if fresh else None
+        check_choice("unknown", unknown, UNKNOWN)
+        self._domain, self._unknown = domain, unknown
+        self._finder: Finder | None = None
         self._types = self._layout.item_types
         self._file = ""
 
@@ -130,7 +130,7 @@ begin_epoch() first, which draws fresh noise
         """
         layout = hashed_layout(
             cells, levels,
-            hash_seed=_seed(hash_seed),
+            hash_seed=system_stream().bits(64) if hash_seed == "random" else check_integer("hash_seed", hash_seed, 0),
             item_types=None if item_types is None else tuple(item_types),
             max_contributions=max_contributions,
             pan_private=pan_private,
@@ -181,7 +181,7 @@ begin_epoch() first, which draws fresh noise
         sampled ones and weigh that much; ``hash_seed="random"`` draws a seed that nobody knows before.
         """
         declared, share = read_domain(domain), exact_positive("rate", rate)
-        seed = _seed(hash_seed)
+        seed = system_stream().bits(64) if hash_seed == "random" else check_integer("hash_seed", hash_seed, 0)
         if share > 1:
             raise InputError(f"rate must be at most 1, got {rate}")
         sample = sampled_cells(declared, share, seed)
@@ -205,16 +205,14 @@ begin_epoch() first, which draws fresh noise
         labels: Labels | Mapping[str, Any] | None = None,
     ) -> Sketch:
         """Draw the noise: it goes in before the first item."""
-        check_unknown(unknown)
         if not isinstance(layout.pan_private, bool):
             raise InputError(f"pan_private must be True or False, got {layout.pan_private!r}")
         per_occurrence = exact_positive("epsilon", epsilon) / (layout.max_contributions or 1)
         noise = DiscreteLaplace(per_occurrence, power)
         said = fresh_labels(labels, layout)
-        stream = open_stream()
-        stored = Stored(
-            noisy_cells(layout.cells, noise, stream), noise, layout, Account(), frozenset([new_identity()]), said
-        )
+        stream, cells = open_stream(), np.empty(layout.cells, dtype=np.int64)
+        fill(cells, noise, stream)
+        stored = Stored(cells, noise, layout, Account(), frozenset([new_identity()]), said)
         return cls(_MAKE, stored, fresh=noise.power, label=stream.label, domain=domain, unknown=unknown)
 
     @classmethod
@@ -317,8 +315,8 @@ begin_epoch() first, which draws fresh noise
         stream of more than 262,144 items is counted as it comes, and if it ends early the sketch is broken and
         refuses everything from then on. A count beyond ±2^53 counts as ±2^53.
         """
-        batches = read_items(items, counts, person)
-        self.take_in(batches, persons=person is not None, as_items=person_is_item(items, person))
+        as_items = person is not None and person_is_item(items, person)
+        take_in([self], read_items(items, counts, person), persons=person is not None, as_items=as_items)
 
     def take_in(self, batches: Iterable[Rows], *, persons: bool = False, as_items: bool = False) -> None:
         """Count batches of clean rows in one ingestion call.
@@ -327,16 +325,6 @@ begin_epoch() first, which draws fresh noise
         as_items : and that is the item itself, so that a limit per person is one of the item's count
         """
         take_in([self], batches, persons=persons, as_items=as_items)
-
-    def _recorded(self) -> tuple[tuple[str, ...] | None, Layout, Account, str | None]:
-        """Return what an ingestion call may change besides the cells."""
-        return self._types, self._layout, self._account, self._label
-
-    def _record(
-        self, types: tuple[str, ...] | None, layout: Layout, account: Account, label: str | None
-    ) -> None:
-        """Note what an ingestion call has changed besides the cells."""
-        self._types, self._layout, self._account, self._label = types, layout, account, label
 
     def _finding(self) -> Finder:
         """Return what finds the cells of items."""
@@ -348,27 +336,15 @@ begin_epoch() first, which draws fresh noise
 
     # ── what is allowed when ──────────────────────────────────────────────────────────────────────────────────
 
-    def _require_usable(self, action: str) -> None:
+    def _require_usable(self, action: str, *, open_: bool = False) -> None:
+        """Refuse what is used up, elsewhere, broken or, where ``open_`` is wanted, sealed."""
         if self._state == "merged":
             raise PrivacyError(f"{action} needs a sketch of its own, this one was merged into another and is used up")
-        if self._state == "open":
-            self._require_here(action)
-        self._require_whole(action)
-
-    def _require_open(self, action: str) -> None:
-        self._require_usable(action)
-        if self._state != "open":
+        self._require_here(action, public=self._state == "sealed")
+        if open_ and self._state != "open":
             raise SealedError(
                 f"{action} needs an open sketch, this one is sealed (released, saved or loaded): call begin_epoch() "
                 f"first, which draws fresh noise"
-            )
-
-    def _require_enough_noise(self, action: str) -> None:
-        if self._state == "open" and self._fresh < 1:
-            share = DiscreteLaplace(self._noise.epsilon, self._fresh)
-            raise PrivacyError(
-                f"{action} needs power ≥ 1 of noise that has not left yet, got {tidy(self._fresh)}: it would give "
-                f"ε = {share.actual_epsilon:.3g} per occurrence, not {tidy(share.epsilon)}; merge more shares first"
             )
 
     # ── leaving the process ───────────────────────────────────────────────────────────────────────────────────
@@ -388,7 +364,7 @@ begin_epoch() first, which draws fresh noise
         """Write the noisy cells and public parameters into a file, atomically, and seal the sketch."""
         with self._lock:
             require_writable(path)  # before sealing: a mistyped path should cost nothing
-            require_storable(self._stored())
+            parameters_of(self._stored())  # no more than readers accept
             self._seal("save")
             write_sketch(path, self._stored(), self._held.parts[1:])
 
@@ -403,7 +379,12 @@ begin_epoch() first, which draws fresh noise
             self._require_private()
         if self._state == "sealed":
             return
-        self._require_enough_noise(action)
+        if self._fresh < 1:
+            share = DiscreteLaplace(self._noise.epsilon, self._fresh)
+            raise PrivacyError(
+                f"{action} needs power ≥ 1 of noise that has not left yet, got {tidy(self._fresh)}: it would give "
+                f"ε = {share.actual_epsilon:.3g} per occurrence, not {tidy(share.epsilon)}; merge more shares first"
+            )
         if self._layout.pan_private:
             self._add_noise(action)
             if not for_tests:
@@ -452,7 +433,16 @@ begin_epoch() first, which draws fresh noise
                 self._held.require_room(other._held)
             with changing([self, other], "a merge was interrupted"):
                 self._held = self._held.plus(other._held, later=public)
-                self._take_over(other)
+                self._labels, self._account = self._labels.merged(other._labels), self._account.plus(other._account)
+                self._noise, self._fresh = self._noise.plus(other._noise), self._fresh + other._fresh
+                self._identities |= other._identities
+                types = self._layout.item_types or other._layout.item_types
+                self._layout, self._types = replace(self._layout, item_types=types), self._types or other._types
+                self._label = self._label or other._label
+                self._domain, self._finder = self._domain or other._domain, self._finder or other._finder
+                other._retire()
+                if self._fresh:
+                    self._open()
 
     def __add__(self, other: object) -> Sketch:
         """Return a sketch of both; open ones are used up by it."""
@@ -502,27 +492,7 @@ begin_epoch() first, which draws fresh noise
         successor._held = Held(*self._held.parts, shared=self._held.shared, bound=self._held.bound)
         return successor
 
-    def _take_over(self, other: Sketch) -> None:
-        """Become both, now that the cells are the sum of both."""
-        item_types = self._layout.item_types or other._layout.item_types
-        self._layout, self._types = replace(self._layout, item_types=item_types), self._types or other._types
-        self._noise = self._noise.plus(other._noise)
-        self._fresh += other._fresh
-        self._account = self._account.plus(other._account)
-        self._labels = self._labels.merged(other._labels)
-        self._identities |= other._identities
-        self._label = self._label or other._label
-        self._domain, self._finder = self._domain or other._domain, self._finder or other._finder
-        other._retire()
-        if self._fresh:
-            self._open()
-
     def _retire(self) -> None:
         """Make an open sketch useless: its noise lives on in another one."""
         if self._state == "open":
             self._state, self._held = "merged", Held(np.zeros(0, dtype=np.int64))
-
-
-def _seed(value: int | str) -> int:
-    """Return a seed, drawn for this sketch where that is asked for."""
-    return system_stream().bits(64) if value == "random" else check_integer("hash_seed", value, 0)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 import numpy as np
 
 from .._sampler import open_stream
-from ..checks import check_unknown
+from ..checks import UNKNOWN, check_choice
 from ..errors import InputError
 from ..layout import Kind, Layout, hashed_layout
 from ..noise import DiscreteLaplace, Exact, exact_positive
@@ -121,7 +121,7 @@ def asked_as(request: Callable[P, Request]) -> Callable[[Callable[[Any], Result]
 def prepare(request: Request) -> Call:
     """Check everything, draw the key of the call, and return the job; nothing runs yet."""
     exact = exact_positive("epsilon", request.epsilon)
-    check_unknown(request.unknown)
+    check_choice("unknown", request.unknown, UNKNOWN)
     declared = declared_groups(request.by, request.groups)
     people = request.max_contributions
     if request.person is not None and people is None:

@@ -19,7 +19,7 @@ import numpy as np
 from ...errors import FormatError, IncompatibleError, InputError, UnnoiseError
 from ...layout import fresh_labels
 from ...noise import DiscreteLaplace
-from ...sketches.format.parameters import Stored
+from ...sketches.format.read import Stored
 from ...sketches.sketch import Sketch
 from ..two_party import _read as read_frame
 from ..two_party import _write as write_frame
@@ -82,9 +82,9 @@ def combine(task: Task, first: bytes, second: bytes) -> Sketch:
     if int(total.max()) > LARGEST or int(total.min()) < -LARGEST:
         raise FormatError("the answers do not fit each other: one server did not add the shares of the agreed reports")
     said = {"report_ids": read_ids(heads[0], "reports"), "site": _sites(heads[0]), "period": (task.epoch,)}
-    labels = fresh_labels(said, task.layout)
-    noise, account = DiscreteLaplace(task.epsilon, 2), read_account(heads[0])
-    return Sketch.from_public(Stored(total, noise, task.layout, account, identities, labels))
+    layout, noise = task.layout_of(len(said["report_ids"])), DiscreteLaplace(task.epsilon, 2)
+    labels, account = fresh_labels(said, layout), read_account(heads[0])
+    return Sketch.from_public(Stored(total, noise, layout, account, identities, labels))
 
 
 def _sites(head: dict[str, Any]) -> tuple[str, ...]:
@@ -98,8 +98,9 @@ def _read(task: Task, answer: bytes) -> tuple[dict[str, Any], Any]:
     head, payload = unpack(answer, "answer")
     if head.get("task") != task.id:
         raise IncompatibleError("task", task.id, head.get("task"))
-    if len(payload) != 8 * task.layout.cells:
-        raise FormatError(f"an answer must hold {task.layout.cells} cells, got {len(payload)} bytes")
+    expected = task.layout_of(len(read_ids(head, "reports"))).cells
+    if len(payload) != 8 * expected:
+        raise FormatError(f"an answer must hold {expected} cells, got {len(payload)} bytes")
     return head, np.frombuffer(payload, dtype="<u8").astype(np.uint64)
 
 

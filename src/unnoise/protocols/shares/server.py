@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 from ..._sampler import fill, open_stream
 from ...errors import FormatError, IncompatibleError, InputError, PrivacyError
 from ...guard import Guarded, new_identity, sync_folder, wipe, write_whole
-from ...layout import Account
+from ...layout import Account, Layout
 from .site import mask
 from .task import ID, Task, canonical, digest_of, pack, read_account, read_ids, read_text, unpack
 
@@ -116,6 +116,16 @@ SIDES: tuple[Side, Side] = ("seed", "difference")
 def sum_id(task: Task, reports: Iterable[str]) -> str:
     """Return the name of a sum: 32 hexadecimal digits of SHA-256 over the task and the sorted report ids."""
     return hashlib.sha256(f"{task.id}\n{' '.join(sorted(reports))}".encode()).hexdigest()[:32]
+
+
+def folded(cells: NDArray[np.uint64], layout: Layout) -> NDArray[np.uint64]:
+    """Return hashed cells added up to the fewer ones of a layout, modulo 2⁶⁴: a hash falls into its lowest bits' cell.
+
+    >>> folded(np.arange(8, dtype=np.uint64), Layout(kind="hashed", cells=4, levels=2, hash_seed=0)).tolist()
+    [2, 4, 10, 12]
+    """
+    each = cells.reshape(layout.levels, -1, layout.cells // layout.levels)
+    return np.asarray(each.sum(axis=1, dtype=np.uint64)).reshape(-1)
 
 
 @dataclass(frozen=True)
@@ -320,10 +330,14 @@ class Server(Guarded):
             raise PrivacyError(f"a sum must be of at least {self.task.least_sites} sites, got {len(ids)}")
 
     def _noised(self, ids: tuple[str, ...]) -> bytes:
-        """Return the answer: the shares added up modulo 2⁶⁴, and one whole noise, which lives nowhere else."""
+        """Return the answer: the shares added up modulo 2⁶⁴, in as many cells as the sum needs, and one whole noise.
+
+        The noise lives nowhere else.
+        """
         total = np.zeros(self.task.layout.cells, dtype=np.uint64)
         for name in ids:
             total += self._share(name)
+        total = folded(total, self.task.layout_of(len(ids)))
         noise, stream = np.empty(total.size, dtype=np.int64), open_stream()
         if stream.label is not None:
             raise PrivacyError(f"a server's noise must come from the operating system, this one's is {stream.label}")

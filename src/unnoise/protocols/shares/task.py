@@ -16,7 +16,7 @@ import json
 import re
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal, NoReturn
@@ -134,6 +134,7 @@ class Task:
     epoch : the name of the period; a site gives one report for it
     sums : how many sums a report may be in; each costs its occurrences another ε
     least_sites : fewest sites in a sum
+    occurrences : how many a site expects to report, a public guess; sums of few sites then come in fewer cells
 
     >>> Task.hashed(1024, epsilon=1, epoch="2026-11").noise
     DiscreteLaplace(epsilon=1)
@@ -144,6 +145,7 @@ class Task:
     epoch: str
     sums: int = 1
     least_sites: int = 2
+    occurrences: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.epoch, str) or not 0 < len(self.epoch) <= 200:
@@ -152,11 +154,16 @@ class Task:
         check_integer("least_sites", self.least_sites, 1, 1 << 20)
         if self.layout.item_types is None:
             raise InputError("item_types must be declared for a task, got None")
+        if self.occurrences is not None:
+            check_integer("occurrences", self.occurrences, 1, 1 << 62)
+            if self.layout.kind != "hashed":
+                raise InputError(f"occurrences must be None for cells that are not hashed, got {self.occurrences}")
 
     @classmethod
     def hashed(
         cls, cells: int = 2**20, *, epsilon: Exact, epoch: str, levels: int | bool | None = None, hash_seed: int = 0,
         item_types: Iterable[str] = ("str",), max_contributions: int | None = None, sums: int = 1, least_sites: int = 2,
+        occurrences: int | None = None,
     ) -> Task:  # fmt: skip
         """Return a task for items of any domain; arguments as for ``Sketch.hashed``.
 
@@ -165,7 +172,8 @@ class Task:
         layout = hashed_layout(
             cells, levels, hash_seed=hash_seed, item_types=tuple(item_types), max_contributions=max_contributions
         )
-        return cls(layout, exact_positive("epsilon", epsilon) / (max_contributions or 1), epoch, sums, least_sites)
+        one = exact_positive("epsilon", epsilon) / (max_contributions or 1)
+        return cls(layout, one, epoch, sums, least_sites, occurrences)
 
     @classmethod
     def known(
@@ -187,6 +195,22 @@ class Task:
         """The one whole noise that each server adds to a sum."""
         return DiscreteLaplace(self.epsilon)
 
+    def layout_of(self, reports: int) -> Layout:
+        """Return the layout of a sum of so many reports: as many cells as it needs, at most those of the task.
+
+        Every cell of an answer costs two noises, so a sum of few sites is better told in fewer cells: the least power
+        of two (a level) that holds the expected occurrences one by one, whatever the sites have in common. It depends
+        on nothing but the task and the number of reports, so both servers come to the same.
+
+        >>> task = Task.hashed(2**17, epsilon=1, epoch="2026-11", occurrences=20_000)
+        >>> [task.layout_of(reports).cells for reports in (2, 3, 4, 20)]
+        [65536, 65536, 131072, 131072]
+        """
+        size = self.layout.cells // self.layout.levels
+        if self.occurrences is not None:
+            size = min(size, 1 << (reports * self.occurrences - 1).bit_length())
+        return replace(self.layout, cells=size * self.layout.levels)
+
     @cached_property
     def id(self) -> str:
         """SHA-256 of the task as bytes: what every message names."""
@@ -200,6 +224,8 @@ class Task:
             "layout": layout, "epsilon": str(self.epsilon), "epoch": self.epoch, "sums": self.sums,
             "least_sites": self.least_sites,
         }  # fmt: skip
+        if self.occurrences is not None:
+            values["occurrences"] = self.occurrences
         return pack("task", values)
 
     @classmethod
@@ -214,6 +240,7 @@ class Task:
             share = None if rate is None else exact_positive("rate", rate)
             public = {**layout, "item_types": tuple(types), "rate": share}
             epsilon = exact_positive("epsilon", read_text(head, "epsilon"))
-            return cls(Layout(**public), epsilon, read_text(head, "epoch"), head["sums"], head["least_sites"])
+            rules = head["sums"], head["least_sites"], head.get("occurrences")
+            return cls(Layout(**public), epsilon, read_text(head, "epoch"), *rules)
         except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
             raise FormatError(f"task is not valid: {error}") from None

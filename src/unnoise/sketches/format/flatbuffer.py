@@ -15,6 +15,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from ...errors import FormatError
 
@@ -33,7 +34,33 @@ MOST_AROUND = MOST_PARAMETERS + (1 << 14)
 
 MOST_PADDING = 64
 DIGEST = b"unnoise.digest"
-INT, SCHEMA, BATCH = 2, 1, 3
+ENTRIES = 9
+"""Entries of a vector that are read: more than any that is accepted has."""
+
+Shape = dict[str, tuple[int, Any]]
+"""The fields of a table that matter, each with its number and its kind: a code of :mod:`struct` for a number, "?" for
+whether it is there, "text" for bytes, "place" for where they stand as well, a shape for a table, [shape] or [code] for
+a vector of tables or structs, (n, shape) for a union that is such a table where the field before it is n."""
+
+INT, SCHEMAS, BATCHES = 2, 1, 3
+INTEGER: Shape = {"bits": (0, "<i"), "signed": (1, "<B")}
+FIELD: Shape = {
+    "name": (0, "text"), "nullable": (1, "<B"), "kind": (2, "<B"), "type": (3, (INT, INTEGER)),
+    "dictionary": (4, "?"), "children": (5, [{}]), "metadata": (6, [{}]),
+}  # fmt: skip
+SCHEMA: Shape = {
+    "big-endian": (0, "<h"), "fields": (1, [FIELD]), "metadata": (2, [{"key": (0, "text"), "value": (1, "place")}]),
+}  # fmt: skip
+BATCH: Shape = {"rows": (0, "<q"), "nodes": (1, ["<qq"]), "buffers": (2, ["<qq"]), "compressed": (3, "?")}
+FOOTER: Shape = {
+    "schema": (1, SCHEMA), "dictionaries": (2, ["<qi4xq"]), "batches": (3, ["<qi4xq"]), "metadata": (4, [{}]),
+}  # fmt: skip
+
+INTEGERS = {
+    "name": COLUMN.encode(), "nullable": 0, "kind": INT, "type": {"bits": 64, "signed": 1},
+    "dictionary": False, "children": [], "metadata": [],
+}  # fmt: skip
+"""The one column, as it is found in a schema."""
 
 Read = Callable[[int, int], bytes]
 """Returns so many bytes from a position of the file, or raises FormatError."""
@@ -73,14 +100,15 @@ def read_frame(read: Read, size: int) -> Frame:
     end = size - 10 - length
     if not (0 < length <= MOST_AROUND and end >= 64):
         raise FormatError("its footer is malformed, or its parameters are longer than 1 MB")
-    footer = _root(read(end, length))
-    copy, metadata = _schema(footer.table(1))
+    raw = read(end, length)
+    footer = _table(raw, _number(raw, "<I", 0), FOOTER)
+    copy, metadata = _schema(footer["schema"])
     start, head, body = _block(footer, end)
     frame_head = read(0, start + head)
-    first, original = _schema(_message(frame_head, 8, start, SCHEMA))
+    first, original = _schema(_message(frame_head, 8, start, SCHEMAS, SCHEMA))
     if original != metadata:
         raise FormatError("its schema and the copy of it in its footer must agree: corrupt")
-    rows, offset = _values(_message(frame_head, start, start + head, BATCH), body)
+    rows, offset = _values(_message(frame_head, start, start + head, BATCHES, BATCH), body)
     at = start + head + offset
     if at != len(frame_head):
         frame_head = read(0, at)
@@ -90,38 +118,24 @@ def read_frame(read: Read, size: int) -> Frame:
     return Frame(frame_head, tail, rows, metadata, (16 + first, len(tail) - 10 - length + copy))
 
 
-def _schema(schema: _Table) -> tuple[int, dict[bytes, bytes]]:
-    """Return where the digest stands, and the metadata, of a schema of one column that is not null."""
-    metadata, digest = {}, 0
-    for pair in schema.tables(2):
-        key, (at, value) = pair.text(0)[1], pair.text(1)
-        if key in metadata:
-            raise FormatError("its metadata must hold each key once")
-        metadata[key] = value
-        digest = at if key == DIGEST else digest
+def _schema(schema: dict[str, Any]) -> tuple[int, dict[bytes, bytes]]:
+    """Return where the digest stands, and the metadata, of a schema of the one column."""
+    metadata = {pair["key"]: pair["value"][1] for pair in schema["metadata"]}
+    if len(metadata) != len(schema["metadata"]):
+        raise FormatError("its metadata must hold each key once")
     if metadata.get(b"unnoise") != b"sketch":
         raise FormatError("an Arrow file, but not one of unnoise")
-    fields = schema.tables(1)
-    if len(fields) != 1 or not _is_column(fields[0]) or schema.scalar(0, "<h"):
+    if schema["fields"] != [INTEGERS] or schema["big-endian"]:
         raise FormatError(f"it must have one column {COLUMN} of int64, little-endian and not null")
     if len(metadata.get(DIGEST, b"")) != 64 or len(metadata) != 4:
         raise FormatError("it must hold kind, version, parameters and digest in its metadata, and nothing else")
-    return digest, metadata
+    return next(pair["value"][0] for pair in schema["metadata"] if pair["key"] == DIGEST), metadata
 
 
-def _is_column(field: _Table) -> bool:
-    """Tell whether this is the column: its name, int64, not null, no dictionary, children or metadata."""
-    if field.text(0)[1] != COLUMN.encode() or field.scalar(1, "<B") or field.scalar(2, "<B") != INT:
-        return False
-    kind = field.table(3)
-    whole = kind.scalar(0, "<i") == 64 and kind.scalar(1, "<B") == 1
-    return whole and not field.at(4) and not field.tables(5) and not field.tables(6)
-
-
-def _block(footer: _Table, end: int) -> tuple[int, int, int]:
+def _block(footer: dict[str, Any], end: int) -> tuple[int, int, int]:
     """Return where the only record batch starts, and the lengths of its metadata and body, which fill the file."""
-    blocks = footer.structs(3, "<qi4xq")
-    if len(blocks) != 1 or footer.structs(2, "<qi4xq") or footer.tables(4):
+    blocks = footer["batches"]
+    if len(blocks) != 1 or footer["dictionaries"] or footer["metadata"]:
         raise FormatError(f"it must hold one record batch and nothing else, got {len(blocks)}")
     start, head, body = blocks[0]
     if not (16 < start <= MOST_AROUND and 16 <= head <= MOST_AROUND and body >= 0) or start + head + body + 8 != end:
@@ -129,22 +143,24 @@ def _block(footer: _Table, end: int) -> tuple[int, int, int]:
     return start, head, body
 
 
-def _message(data: bytes, start: int, end: int, kind: int) -> _Table:
+def _message(data: bytes, start: int, end: int, kind: int, shape: Shape) -> dict[str, Any]:
     """Return the header of the message that fills the bytes from start to end."""
     (length,) = struct.unpack_from("<i", data, start + 4)
     if data[start : start + 4] != CONTINUES or start + 8 + length != end:
         raise FormatError("its messages must follow each other without a gap")
-    message = _root(data[start + 8 : end])
-    if message.scalar(1, "<B") != kind or message.tables(4):
+    raw = data[start + 8 : end]
+    wanted: Shape = {"kind": (1, "<B"), "header": (2, (kind, shape)), "metadata": (4, [{}])}
+    message = _table(raw, _number(raw, "<I", 0), wanted)
+    if message["kind"] != kind or message["metadata"]:
         raise FormatError("its messages must be a schema and a record batch")
-    return message.table(2)
+    return dict(message["header"])
 
 
-def _values(batch: _Table, body: int) -> tuple[int, int]:
+def _values(batch: dict[str, Any], body: int) -> tuple[int, int]:
     """Return number and place in the body of the values of a record batch: int64, no nulls, not compressed."""
-    if batch.at(3):
+    if batch["compressed"]:
         raise FormatError("its cells must not be compressed")
-    rows, nodes, buffers = batch.scalar(0, "<q"), batch.structs(1, "<qq"), batch.structs(2, "<qq")
+    rows, nodes, buffers = batch["rows"], batch["nodes"], batch["buffers"]
     if rows < 1 or nodes != [(rows, 0)] or len(buffers) != 2:
         raise FormatError(f"its record batch must hold one column without nulls, got {rows} rows")
     offset, length = buffers[1]
@@ -153,63 +169,43 @@ def _values(batch: _Table, body: int) -> tuple[int, int]:
     return rows, offset
 
 
-def _root(data: bytes) -> _Table:
-    return _Table(data, struct.unpack_from("<I", data, 0)[0])
+def _table(data: bytes, position: int, shape: Shape) -> dict[str, Any]:
+    """Return what a table holds of a shape; reading outside the buffer is a struct.error."""
+    vtable = position - _number(data, "<i", position)
+    if vtable < 0:
+        raise FormatError("a table in it is malformed")
+    size, last = _number(data, "<H", vtable), None
+    found: dict[str, Any] = {}
+    for name, (field, kind) in shape.items():
+        if isinstance(kind, tuple):
+            kind = kind[1] if last == kind[0] else "?"
+        offset = _number(data, "<H", vtable + 4 + 2 * field) if 6 + 2 * field <= size else 0
+        found[name] = last = _value(data, position + offset if offset else 0, kind)
+    return found
 
 
-class _Table:
-    """A table of a flatbuffer; reading outside the buffer is a struct.error."""
+def _value(data: bytes, at: int, kind: Any) -> Any:
+    """Return a field that stands there; at 0 it is absent: 0, False or empty, but a table or a text must be there."""
+    if isinstance(kind, str) and kind not in ("text", "place"):
+        return at > 0 if kind == "?" else _number(data, kind, at) if at else 0
+    if not at and isinstance(kind, list):
+        return []
+    if not at:
+        raise FormatError("a table in it is malformed")
+    start = at + _number(data, "<I", at)
+    if isinstance(kind, dict):
+        return _table(data, start, kind)
+    length, start = _number(data, "<I", start), start + 4
+    if isinstance(kind, list) and isinstance(kind[0], str):
+        step = struct.calcsize(kind[0])
+        return [struct.unpack_from(kind[0], data, start + step * i) for i in range(min(length, ENTRIES))]
+    if isinstance(kind, list):
+        places = [start + 4 * i for i in range(min(length, ENTRIES))]
+        return [_table(data, place + _number(data, "<I", place), kind[0]) for place in places]
+    if start + length > len(data):
+        raise FormatError("a text in it is malformed")
+    return data[start : start + length] if kind == "text" else (start, data[start : start + length])
 
-    def __init__(self, data: bytes, position: int) -> None:
-        self.data, self.position = data, position
-        self.vtable = position - self._number("<i", position)
-        if self.vtable < 0:
-            raise FormatError("a table in it is malformed")
 
-    def at(self, field: int) -> int:
-        """Position of a field, 0 when absent."""
-        if 4 + 2 * field + 2 > self._number("<H", self.vtable):
-            return 0
-        offset = self._number("<H", self.vtable + 4 + 2 * field)
-        return self.position + offset if offset else 0
-
-    def scalar(self, field: int, code: str) -> int:
-        """A number, 0 when absent."""
-        return self._number(code, self.at(field)) if self.at(field) else 0
-
-    def table(self, field: int) -> _Table:
-        """A table inside this one."""
-        return _Table(self.data, self._follow(field))
-
-    def tables(self, field: int) -> list[_Table]:
-        """A vector of tables, none when absent, of which at most nine are read."""
-        if not self.at(field):
-            return []
-        start = self._follow(field)
-        places = [start + 4 + 4 * i for i in range(min(self._number("<I", start), 9))]
-        return [_Table(self.data, place + self._number("<I", place)) for place in places]
-
-    def structs(self, field: int, code: str) -> list[tuple[int, ...]]:
-        """A vector of structs, none when absent, of which at most three are read."""
-        if not self.at(field):
-            return []
-        start = self._follow(field)
-        count = min(self._number("<I", start), 3)
-        return [struct.unpack_from(code, self.data, start + 4 + struct.calcsize(code) * i) for i in range(count)]
-
-    def text(self, field: int) -> tuple[int, bytes]:
-        """Position and bytes of a text."""
-        start = self._follow(field)
-        length = self._number("<I", start)
-        if start + 4 + length > len(self.data):
-            raise FormatError("a text in it is malformed")
-        return start + 4, self.data[start + 4 : start + 4 + length]
-
-    def _follow(self, field: int) -> int:
-        at = self.at(field)
-        if not at:
-            raise FormatError("a table in it is malformed")
-        return at + self._number("<I", at)
-
-    def _number(self, code: str, position: int) -> int:
-        return int(struct.unpack_from(code, self.data, position)[0])
+def _number(data: bytes, code: str, position: int) -> int:
+    return int(struct.unpack_from(code, data, position)[0])

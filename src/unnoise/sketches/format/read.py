@@ -7,34 +7,165 @@ Version 2 digests **every byte of the file** but the digest itself, so that no b
 digested parameters and cells. In both, what a reader of streams and a reader of files would see must agree
 (:mod:`unnoise.sketches.format.flatbuffer`), and only bytes that were read into own memory and hashed are ever used
 (:mod:`unnoise.sketches.cells`). :mod:`unnoise.sketches.format.write` writes it.
+
+**Parameters** are JSON of bounded size. All are public: none depends on the data. Each is checked, type and range,
+before anything is made of it: no number in a file, however consistent with its digest, makes a later step run for hours
+or out of memory.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import stat
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NoReturn
 
 import numpy as np
 
 from ...arrays import Int64
 from ...errors import FormatError
-from ..cells import PIECE, RUN, FileCells, on_all_processors, one_pass, read_at, sum_of
-from .flatbuffer import Frame, read_frame
-from .parameters import Stored, parse_parameters
+from ...layout import Account, Labels, Layout, usual_unit
+from ...noise import DiscreteLaplace
+from ..cells import PIECE, RUN, FileCells, each_run, one_pass, read_at, sum_of
+from .flatbuffer import MOST_PARAMETERS, Frame, read_frame
 
-__all__ = ["RUN", "VERSION", "digest_of", "digest_of_runs", "each_run", "read_sketch", "stored_digest"]
+__all__ = [
+    "RUN", "VERSION", "Stored", "digest_of", "digest_of_runs", "parse_parameters", "read_sketch", "stored_digest",
+]  # fmt: skip
 
 VERSION = 2
 SMALL = 1 << 17
 """Files of at most so many cells are read into memory at once, others stay on the disk until needed."""
 
-R = TypeVar("R")
+_FRACTION = re.compile(r"[0-9]{1,60}(/[0-9]{1,60})?")
+_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
+_IDENTITY = re.compile(r"[0-9a-f]{32}")
+NOTHING_SAID = Labels()
+LISTS = ("site", "period", "column", "report_ids")
+LAYOUT: dict[str, tuple[Any, ...]] = {
+    "kind": (str,), "cells": (int,), "domain": (int, None), "rate": (Fraction, None), "levels": (int,),
+    "hash_seed": (int, None), "item_types": (list, None), "fingerprint": (str, None),
+    "max_contributions": (int, None), "pan_private": (bool,),
+}  # fmt: skip
+ACCOUNT: dict[str, tuple[Any, ...]] = {"calls": (int,), "promised": (int,), "as_items": (int, 0)}
+"""The kind of each parameter, and what stands for it where it may be missing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """What a file holds.
+
+    cells : the noisy counts
+    noise, layout, account : the public parameters
+    identities : the random identities (16 bytes each) of the noise vectors added up in the cells
+    labels : what is said about it
+    """
+
+    cells: Int64 | FileCells
+    noise: DiscreteLaplace
+    layout: Layout
+    account: Account
+    identities: frozenset[bytes]
+    labels: Labels = NOTHING_SAID
+
+
+def read_sketch(path: str | os.PathLike[str], *, later: bool = False) -> Stored:
+    """Check a sketch file whole and return what it holds (cells are read-only).
+
+    ``later`` leaves the cells of a large file to the first pass over them, which verifies them.
+    """
+    name = os.fspath(path)
+    with _opened(name) as handle:
+        frame = _read_around(handle)
+        version, parameters = _version(frame), frame.metadata.get(b"unnoise.parameters", b"")
+        public = parse_parameters(parameters, version)
+        if public["layout"].cells != frame.rows:
+            raise FormatError(f"its record batch must hold cells={public['layout'].cells}, got {frame.rows}")
+
+        def agrees(digests: list[bytes]) -> bool:
+            found = digest_of_runs(parameters, digests) if version == 1 else digest_of(frame, digests)
+            return found.encode() == frame.metadata[b"unnoise.digest"]
+
+        file = FileCells(handle, len(frame.head), frame.rows, name, agrees)
+        return Stored(cells=_verify(file, later), **public)
+
+
+def stored_digest(path: str | os.PathLike[str]) -> str:
+    """Return the digest that a sketch file carries, which tells its content; the cells are not read."""
+    with _opened(os.fspath(path)) as handle:
+        return _read_around(handle).metadata[b"unnoise.digest"].decode("ascii")
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[int]:
+    """Open a regular file, nothing that blocks, like a pipe, and no device; whatever is wrong in it names the file."""
+    try:
+        handle = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"no such file: {name}") from None
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise FileNotFoundError(f"no such file: {name} is a folder, pipe or device")
+        yield handle
+    except FileNotFoundError:
+        raise
+    except FormatError as error:
+        text = str(error)
+        raise FormatError(text if text.startswith(name) else f"{name} is not a valid sketch file: {text}") from None
+    except (OSError, MemoryError, RecursionError, ValueError, struct.error) as error:
+        raise FormatError(f"{name} is not a valid sketch file: {error}") from None
+    finally:
+        os.close(handle)
+
+
+def _read_around(handle: int) -> Frame:
+    """Return what stands around the cells."""
+
+    def read(position: int, length: int) -> bytes:
+        if position < 0 or length < 0 or position + length > size:
+            raise FormatError("it must hold all its bytes: truncated")
+        memory = bytearray(length)
+        read_at(handle, position, memoryview(memory))
+        return bytes(memory)
+
+    size = os.fstat(handle).st_size
+    return read_frame(read, size)
+
+
+def _version(frame: Frame) -> int:
+    """Return a version that this unnoise can read."""
+    version = frame.metadata.get(b"unnoise.version", b"")
+    if not re.fullmatch(rb"[1-9][0-9]{0,8}", version):
+        raise FormatError(f"its version must be a whole number, got {version[:20]!r}")
+    if int(version) > VERSION:
+        raise FormatError(f"its format version is {int(version)}, this unnoise reads up to {VERSION}: upgrade unnoise")
+    return int(version)
+
+
+def _verify(file: FileCells, later: bool) -> Int64 | FileCells:
+    """Read all cells once and return them: in memory where they are few, else in the file."""
+    if file.size <= SMALL or not file.keep():
+        held = sum_of([file], again=False)
+        held.flags.writeable = False
+        return held
+    if later:
+        return file
+
+    def work(run: slice) -> None:
+        memory = np.empty(min(PIECE, run.stop - run.start), dtype="<i8")
+        for start in range(run.start, run.stop, PIECE):
+            file.read(slice(start, min(start + PIECE, run.stop)), memory)
+
+    with one_pass([file]):
+        each_run(file.size, work)
+    return file
 
 
 def digest_of(frame: Frame, digests: list[bytes]) -> str:
@@ -53,115 +184,107 @@ def digest_of_runs(parameters: bytes, digests: list[bytes]) -> str:
     return whole.hexdigest()
 
 
-def each_run(cells: int, work: Callable[[slice], R]) -> list[R]:
-    """Return what ``work`` makes of every run of that many cells, in order, on all processors."""
-    runs = [slice(start, min(start + RUN, cells)) for start in range(0, cells, RUN)]
-    return on_all_processors(work, runs)
+# ── parameters ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def read_sketch(path: str | os.PathLike[str], *, later: bool = False) -> Stored:
-    """Check a sketch file whole and return what it holds (cells are read-only).
+def parse_parameters(parameters: bytes, version: int) -> dict[str, Any]:
+    """Return noise, layout, account, identities and labels out of the JSON, everything checked."""
+    if len(parameters) > MOST_PARAMETERS:
+        raise FormatError("its parameters are longer than 1 MB")
+    values = json.loads(parameters, object_pairs_hook=_object, parse_constant=_no_number)
+    if not isinstance(values, dict):
+        raise FormatError("its parameters must be a JSON object")
+    layout = Layout(**{name: _field(values, name, *kind) for name, kind in LAYOUT.items()})
+    _require_consistent(layout)
+    noise = DiscreteLaplace(_field(values, "epsilon", Fraction), _field(values, "power", Fraction))
+    if noise.power < 1:
+        raise FormatError(f"its power must be ≥ 1, got {noise.power}")
+    spent, identities = _field(values, "account", dict), _field(values, "identities", list)
+    if not identities or len(set(identities)) != len(identities) or not all(map(_IDENTITY.fullmatch, identities)):
+        raise FormatError("its identities must be a list of 32 hexadecimal digits each, all different")
+    return {
+        "layout": layout,
+        "noise": noise,
+        "account": Account(**{name: _field(spent, name, *kind) for name, kind in ACCOUNT.items()}),
+        "identities": frozenset(bytes.fromhex(identity) for identity in identities),
+        "labels": _labels(values, layout) if version > 1 else Labels(unit=usual_unit(layout)),
+    }
 
-    ``later`` leaves the cells of a large file to the first pass over them, which verifies them.
+
+def _field(values: dict[str, Any], name: str, kind: type, *default: Any) -> Any:
+    """Return a value of a kind, or the default where it may be missing; a list is one of texts, a fraction exact."""
+    value = values.get(name)
+    if value is None and default:
+        return default[0]
+    wanted: type[Any] = str if kind is Fraction else kind
+    if not isinstance(value, wanted) or (kind is int and isinstance(value, bool)):
+        raise FormatError(f"its parameter {name} must be of type {wanted.__name__}, got {type(value).__name__}")
+    if isinstance(value, list):
+        if not all(isinstance(text, str) for text in value):
+            raise FormatError(f"its {name} must be a list of texts")
+        return tuple(value)
+    if kind is not Fraction:
+        return value
+    if not _FRACTION.fullmatch(value):
+        raise FormatError(f"its parameter {name} must be a fraction such as 1/3")
+    try:
+        return Fraction(value)
+    except ZeroDivisionError:
+        raise FormatError(f"its parameter {name} must be a fraction, got a zero denominator") from None
+
+
+def _labels(values: dict[str, Any], layout: Layout) -> Labels:
+    """Return the labels; the unit must fit the limit per person."""
+    texts: dict[str, Any] = {name: _field(values, name, str) for name in ("label", "unit", "created")}
+    if (texts["unit"] == "occurrence") != (layout.max_contributions is None) or not texts["unit"]:
+        wanted = "occurrence" if layout.max_contributions is None else "a name other than occurrence"
+        raise FormatError(f"its unit must be {wanted}, got {texts['unit']!r}")
+    lists: dict[str, Any] = {name: _field(values, name, list) for name in LISTS}
+    labels = Labels(**texts, **lists)
+    if any(getattr(labels, name) != lists[name] for name in LISTS):
+        raise FormatError("its sites, periods and report ids must be sorted, each once")
+    return labels
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a key that stands twice: readers disagree about which one counts."""
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise FormatError("its parameters must hold each key once")
+    return values
+
+
+def _no_number(name: str) -> NoReturn:
+    raise FormatError(f"its parameters must be JSON, got {name}")
+
+
+def _require_consistent(layout: Layout) -> None:
+    """Refuse parameters that contradict each other."""
+    size, rest = divmod(layout.cells, layout.levels)
+    if layout.kind == "direct":
+        raise FormatError("its kind must be that of a sketch, got 'direct'")
+    if layout.kind == "hashed" and (rest or size & (size - 1) or layout.hash_seed is None):
+        raise FormatError(f"a hashed sketch must have levels of 2^k cells, got {layout.cells} in {layout.levels}")
+    if layout.kind == "known" and layout.domain != layout.cells:
+        raise FormatError(f"a known sketch must have one cell per item, got {layout.domain} and {layout.cells}")
+    if layout.kind == "sampled" and (layout.domain is None or layout.rate is None or layout.hash_seed is None):
+        raise FormatError("a sampled sketch must state domain, rate and hash_seed")
+    if layout.kind == "sampled":
+        _require_sample(layout)
+    if layout.fingerprint is not None and not _FINGERPRINT.fullmatch(layout.fingerprint):
+        raise FormatError("its fingerprint must be 64 hexadecimal digits")
+    if layout.kind != "hashed" and layout.fingerprint is None and layout.item_types not in (None, ("int",)):
+        raise FormatError(f"a domain 0…d−1 must have items of type int, got {layout.item_types}")
+
+
+def _require_sample(layout: Layout) -> None:
+    """Refuse a number of cells that no sample has: going on draws it anew, and must need no more memory than the file.
+
+    The number of items whose hash is below the rate is binomial: eleven standard deviations off once in 10^27 files.
     """
-    name = os.fspath(path)
-    handle = _open(name)
-    try:
-        with _errors_of_the_file(name):
-            return _read(handle, name, later)
-    finally:
-        os.close(handle)
-
-
-def stored_digest(path: str | os.PathLike[str]) -> str:
-    """Return the digest that a sketch file carries, which tells its content; the cells are not read."""
-    name = os.fspath(path)
-    handle = _open(name)
-    try:
-        with _errors_of_the_file(name):
-            return _read_around(handle).metadata[b"unnoise.digest"].decode("ascii")
-    finally:
-        os.close(handle)
-
-
-def _open(name: str) -> int:
-    """Open a regular file: nothing that blocks, like a pipe, and no device."""
-    try:
-        handle = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise FileNotFoundError(f"no such file: {name}") from None
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise FileNotFoundError(f"no such file: {name} is a folder, pipe or device")
-    return handle
-
-
-@contextmanager
-def _errors_of_the_file(name: str) -> Iterator[None]:
-    """Turn whatever parsing may raise into one kind of error that names the file."""
-    try:
-        yield
-    except FormatError as error:
-        text = str(error)
-        raise FormatError(text if text.startswith(name) else f"{name} is not a valid sketch file: {text}") from None
-    except (OSError, MemoryError, RecursionError, ValueError, struct.error) as error:
-        raise FormatError(f"{name} is not a valid sketch file: {error}") from None
-
-
-def _read_around(handle: int) -> Frame:
-    """Return what stands around the cells."""
-
-    def read(position: int, length: int) -> bytes:
-        if position < 0 or length < 0 or position + length > size:
-            raise FormatError("it must hold all its bytes: truncated")
-        memory = bytearray(length)
-        read_at(handle, position, memoryview(memory))
-        return bytes(memory)
-
-    size = os.fstat(handle).st_size
-    return read_frame(read, size)
-
-
-def _read(handle: int, name: str, later: bool) -> Stored:
-    """Return what the file holds, verified."""
-    frame = _read_around(handle)
-    version, parameters = _version(frame), frame.metadata.get(b"unnoise.parameters", b"")
-    public = parse_parameters(parameters, version)
-    if public["layout"].cells != frame.rows:
-        raise FormatError(f"its record batch must hold cells={public['layout'].cells}, got {frame.rows}")
-
-    def agrees(digests: list[bytes]) -> bool:
-        found = digest_of_runs(parameters, digests) if version == 1 else digest_of(frame, digests)
-        return found.encode() == frame.metadata[b"unnoise.digest"]
-
-    file = FileCells(handle, len(frame.head), frame.rows, name, agrees)
-    return Stored(cells=_verify(file, later), **public)
-
-
-def _version(frame: Frame) -> int:
-    """Return a version that this unnoise can read."""
-    version = frame.metadata.get(b"unnoise.version", b"")
-    if not re.fullmatch(rb"[1-9][0-9]{0,8}", version):
-        raise FormatError(f"its version must be a whole number, got {version[:20]!r}")
-    if int(version) > VERSION:
-        raise FormatError(f"its format version is {int(version)}, this unnoise reads up to {VERSION}: upgrade unnoise")
-    return int(version)
-
-
-def _verify(file: FileCells, later: bool) -> Int64 | FileCells:
-    """Read all cells once and return them: in memory where they are few, else in the file."""
-    if file.size <= SMALL or not file.keep():
-        held = sum_of([file])
-        held.flags.writeable = False
-        return held
-    if later:
-        return file
-
-    def work(run: slice) -> None:
-        memory = np.empty(min(PIECE, run.stop - run.start), dtype="<i8")
-        for start in range(run.start, run.stop, PIECE):
-            file.read(slice(start, min(start + PIECE, run.stop)), memory)
-
-    with one_pass([file]):
-        each_run(file.size, work)
-    return file
+    assert layout.domain is not None
+    assert layout.rate is not None
+    expected = layout.rate * layout.domain
+    off = abs(layout.cells - expected) - 11
+    if off > 0 and off * off > 121 * expected:
+        raise FormatError(f"a sampled sketch must have about rate·domain = {float(expected):.6g} cells")

@@ -8,8 +8,10 @@ that it works while others are digested. What Arrow puts around them is written 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,17 +19,39 @@ import numpy as np
 from ...arrays import Int64
 from ...errors import InputError
 from ...guard import replacing
-from ..cells import PIECE, FileCells, add_up, one_pass, raw_bytes
+from ...layout import guarantee, usual_unit
+from ..cells import PIECE, FileCells, add_up, each_run, one_pass, raw_bytes
 from .flatbuffer import COLUMN, MOST_PARAMETERS, Frame, read_frame
-from .parameters import Stored, parameters_of
-from .read import VERSION, digest_of, each_run
+from .read import VERSION, Stored, digest_of
 
-__all__ = ["require_storable", "write_sketch"]
+__all__ = ["parameters_of", "write_sketch"]
 
 
-def require_storable(stored: Stored) -> bytes:
-    """Return the parameters for the file, or refuse those that no reader would accept."""
-    parameters = parameters_of(stored)
+def parameters_of(stored: Stored) -> bytes:
+    """Return the parameters as canonical JSON (sorted keys, no spaces, UTF-8), if readers would accept them."""
+    layout, account = stored.layout, stored.account
+    values = {
+        **stored.labels.to_dict(),
+        "account": account.to_dict(),
+        "cells": layout.cells,
+        "domain": layout.domain,
+        "epsilon": str(stored.noise.epsilon),
+        "fingerprint": layout.fingerprint,
+        "guarantee": guarantee(
+            stored.noise, layout, account, len(stored.identities), len(stored.labels.report_ids)
+        ),
+        "hash_seed": layout.hash_seed,
+        "identities": sorted(identity.hex() for identity in stored.identities),
+        "item_types": layout.item_types,
+        "kind": layout.kind,
+        "levels": layout.levels,
+        "max_contributions": layout.max_contributions,
+        "pan_private": layout.pan_private,
+        "power": str(stored.noise.power),
+        "rate": None if layout.rate is None else str(layout.rate),
+        "unit": stored.labels.unit or usual_unit(layout),
+    }
+    parameters = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
     if len(parameters) > MOST_PARAMETERS:
         raise InputError(
             f"parameters must be at most 1 MB, got {len(parameters):,} bytes: "
@@ -40,7 +64,7 @@ def write_sketch(
     path: str | os.PathLike[str], stored: Stored, others: tuple[Int64 | FileCells, ...] = ()
 ) -> None:
     """Replace the file at ``path`` atomically; ``others`` are added to the cells on the way."""
-    frame = _frame(require_storable(stored), stored.cells.size)
+    frame = _frame(parameters_of(stored), stored.cells.size)
     start, parts = len(frame.head), (stored.cells, *others)
 
     def write(run: slice) -> bytes:
@@ -75,9 +99,27 @@ def _write_at(handle: int, data: bytes | memoryview, position: int) -> None:
 def _frame(parameters: bytes, count: int) -> Frame:
     """Return all that Arrow writes before and after so many cells, the digest still 64 zeros.
 
-    Arrow is given memory that nobody has touched, which therefore takes none, and hands it on without looking at it.
+    Arrow is given memory that nobody has touched, which therefore takes none, and hands it on, as the one buffer among
+    the bytes that it writes, without looking at it; the file that it writes into does not keep that.
     """
     import pyarrow as pa
+
+    sides, values = (bytearray(), bytearray()), [0]
+
+    def write(data: Any) -> int:
+        if isinstance(data, bytes):
+            sides[values[0] > 0].extend(data)
+        else:
+            assert not values[0], "Arrow writes the values of a column as one buffer"
+            values[0] = len(data)
+        return len(data)
+
+    def size() -> int:
+        return len(sides[0]) + values[0] + len(sides[1])
+
+    def read(position: int, length: int) -> bytes:
+        side, start = (sides[0], 0) if position + length <= len(sides[0]) else (sides[1], len(sides[0]) + values[0])
+        return bytes(side[position - start : position - start + length])
 
     metadata = {
         b"unnoise": b"sketch",
@@ -88,45 +130,7 @@ def _frame(parameters: bytes, count: int) -> Frame:
     schema = pa.schema([pa.field(COLUMN, pa.int64(), nullable=False)], metadata=metadata)
     untouched = pa.py_buffer(np.empty(count, dtype="<i8"))
     column = pa.Array.from_buffers(pa.int64(), count, [None, untouched], null_count=0)
-    sink = _Sink()
+    sink = SimpleNamespace(write=write, tell=size, flush=lambda: None, close=lambda: None, closed=False)
     with pa.PythonFile(sink, "w") as file, pa.ipc.new_file(file, schema) as writer:
         writer.write_batch(pa.record_batch([column], schema=schema))
-    return read_frame(sink.read, sink.tell())
-
-
-class _Sink:
-    """A file that keeps what is written into it, except for the one buffer of values."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self._sides: list[bytearray] = [bytearray(), bytearray()]
-        self._values = 0
-
-    def write(self, data: Any) -> int:
-        """Take a piece; values come as an Arrow buffer, all else as bytes."""
-        if isinstance(data, bytes):
-            self._sides[self._values > 0] += data
-        else:
-            assert not self._values, "Arrow writes the values of a column as one buffer"
-            self._values = len(data)
-        return len(data)
-
-    def read(self, position: int, length: int) -> bytes:
-        """Return bytes that stand before or after the values."""
-        head, tail = self._sides
-        if position + length <= len(head):
-            return bytes(head[position : position + length])
-        start = position - len(head) - self._values
-        return bytes(tail[start : start + length])
-
-    def tell(self) -> int:
-        """Return the position."""
-        return len(self._sides[0]) + self._values + len(self._sides[1])
-
-    def flush(self) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
-        self.closed = True
+    return read_frame(read, size())

@@ -14,7 +14,7 @@ import pytest
 
 from unnoise.cli import main
 from unnoise.errors import FormatError, IncompatibleError, InputError, PrivacyError
-from unnoise.layout import Labels, as_labels
+from unnoise.layout import Labels
 from unnoise.sketches.format import write as writing
 from unnoise.sketches.sketch import Sketch
 
@@ -220,8 +220,8 @@ def test_labels_that_are_refused(labels: dict[str, Any], message: str) -> None:
 
 
 def test_labels_come_in_one_order() -> None:
-    assert as_labels({"site": ["b", "a", "b"], "column": ["b", "a"]}) == Labels(site=("a", "b"), column=("b", "a"))
-    assert as_labels(None) == Labels()
+    labels = labelled(site=["b", "a", "b"], column=["b", "a"]).labels
+    assert (labels.site, labels.column) == (("a", "b"), ("b", "a"))
 
 
 def test_the_command_line_labels_its_files(

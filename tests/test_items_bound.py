@@ -15,7 +15,8 @@ from unnoise.cli import main
 from unnoise.errors import FormatError, InputError
 from unnoise.layout import Account, Layout
 from unnoise.reading.groups import GroupedSketch
-from unnoise.sketches.format.parameters import parameters_of, parse_parameters
+from unnoise.sketches.format.read import parse_parameters
+from unnoise.sketches.format.write import parameters_of
 
 USERS = np.arange(3000) % 1000
 

@@ -1,31 +1,20 @@
-"""Rules that every answer keeps, whatever comes in: random sketches, and what broke.
+"""Rules that every answer keeps, whatever comes in: random sketches, and what an answer about them breaks.
 
-Run ``python benchmarks/invariants.py [--runs 10000] [--seed 0] [--record FILE] [--minutes M] [--write]``
-(``make audit-invariants``); with ``--record`` it can be stopped and goes on where it ended.
-
-A run draws a kind (known, hashed, hashed with levels, sampled), a power ρ from 1 to 40, ε from 0.05 to 5, 64 to 2¹⁷
-cells and one of the SHAPES, reconstructs, and checks the rules of :func:`broken`: no answer beyond what the cells can
-hold, no contradiction among values or among intervals, everything finite, and no interval that misses the truth by more
-than FARTHEST of its widths. It prints what broke, and how often answers were marked.
+:func:`draw` takes a kind (known, hashed, hashed with levels, sampled), a power ρ from 1 to 40, ε from 0.05 to 5, 64 to
+2¹⁷ cells and one of the SHAPES. :func:`broken` checks: no answer beyond what the cells can hold, no contradiction among
+values or among intervals, everything finite, and no interval that misses the truth by more than FARTHEST of its widths.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
-import time
-import warnings
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-from _report import machine, write_section
 
 from unnoise.answers.profile import Profile
 from unnoise.answers.reconstruct import reconstruct
-from unnoise.errors import OverloadError, UnnoiseWarning
+from unnoise.errors import OverloadError
 from unnoise.estimators.collisions import level_shares
 from unnoise.layout import Layout
 from unnoise.noise import DiscreteLaplace
@@ -35,9 +24,6 @@ SHAPES = ("smooth", "power law", "atoms", "cap", "two clusters", "periodic", "em
 KINDS = ("hashed", "hashed", "levels", "known", "sampled")
 FARTHEST = 5.0
 """Widths of its interval by which an answer may miss the truth."""
-
-LISTED = 10
-"""Broken runs that the report shows."""
 
 SLACK = 1e-9
 """Relative rounding that a comparison of two answers may show."""
@@ -156,75 +142,3 @@ def check(case: Case) -> tuple[list[str], bool]:
     except OverloadError:
         return [], True
     return broken(case, profile), profile.distinct.marked
-
-
-def attempt(run: int, seed: int) -> dict[str, Any]:
-    """One run as a record: what was drawn, what broke, whether it was marked, how long it took."""
-    case, start = draw(np.random.default_rng([seed, run])), time.perf_counter()
-    try:
-        found, mark = check(case)
-    except Exception as error:  # every failure is a finding here
-        found, mark = [f"{type(error).__name__}: {error}"], False
-    return {"seed": seed, "run": run, "kind": case.kind, "shape": case.shape, "case": str(case), "broken": found,
-            "marked": mark, "seconds": time.perf_counter() - start}
-
-
-def table(rows: list[dict[str, Any]]) -> str:
-    """Runs, those with a broken rule, and those marked or refused, by kind and by shape."""
-    lines = ["| | runs | with a broken rule | marked or refused |", "|---|---|---|---|"]
-    for name, values in (("kind", sorted(set(KINDS))), ("shape", SHAPES)):
-        for value in values:
-            here = [row for row in rows if row[name] == value]
-            failed, marked = sum(bool(row["broken"]) for row in here), sum(row["marked"] for row in here)
-            lines.append(f"| {value} | {len(here):,} | {failed} | {100 * marked / max(len(here), 1):.0f} % |")
-    return "\n".join(lines)
-
-
-def report(rows: list[dict[str, Any]], seed: int) -> str:
-    """The section of docs/benchmarks.md."""
-    failed = [row for row in rows if row["broken"]]
-    listed = [f"- {row['case']}: {row['broken'][0]}" for row in failed[:LISTED]]
-    return "\n".join([
-        "## Rules that every answer keeps", "",
-        f"{machine('numpy', 'scipy')}; {len(rows):,} random sketches (seed {seed}; 64 to 2¹⁷ cells, ρ 1 to 40, "
-        f"ε 0.05 to 5), {sum(row['seconds'] for row in rows) / 3600:.1f} h of one core. Runs with a broken rule: "
-        f"**{len(failed)}**. The rules: no interval misses the truth by more than {FARTHEST:g} of its widths; no "
-        "contradiction among values or intervals; total is the sum of the cells; distinct ≤ total; everything finite.",
-        "", table(rows), "",
-        *(["What broke:", "", *listed, ""] if failed else []),
-    ])
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--record", type=Path, help="file of finished runs, continued where it ends")
-    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long")
-    parser.add_argument("--write", action="store_true", help="write the figures into docs/benchmarks.md")
-    options = parser.parse_args()
-    warnings.simplefilter("ignore", UnnoiseWarning)
-    rows: list[dict[str, Any]] = []
-    if options.record and options.record.exists():
-        rows = [json.loads(line) for line in options.record.read_text().splitlines()]
-    done, start = {(row["seed"], row["run"]) for row in rows}, time.time()
-    for run in range(options.runs):
-        if time.time() - start > 60 * options.minutes:
-            break
-        if (options.seed, run) in done:
-            continue
-        rows.append(attempt(run, options.seed))
-        for each in rows[-1]["broken"]:
-            print(f"run {run}: {rows[-1]['case']}: {each}", flush=True)
-        if options.record:
-            with options.record.open("a") as file:
-                file.write(json.dumps(rows[-1], ensure_ascii=False) + "\n")
-    text = report(rows, options.seed)
-    print(text)
-    if options.write:
-        write_section("invariants", text)
-    raise SystemExit(1 if any(row["broken"] for row in rows) else 0)
-
-
-if __name__ == "__main__":
-    main()

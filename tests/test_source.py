@@ -56,7 +56,7 @@ def test_text_formats_give_text(tmp_path, format, packed):
     source = open_source([write(tmp_path, format, packed=packed)])
     assert items(source.batches(X)) == EXPECTED
     assert source.format == format
-    assert not source.typed
+    assert not source.kind.typed
 
 
 @pytest.mark.parametrize("format", ["parquet", "arrow"])

@@ -24,11 +24,9 @@ from unnoise.layout import Account, Labels, Layout
 from unnoise.noise import DiscreteLaplace
 from unnoise.sketches import cells
 from unnoise.sketches.cells import FileCells
-from unnoise.sketches.format import parameters
 from unnoise.sketches.format import read as files
-from unnoise.sketches.format.parameters import Stored
-from unnoise.sketches.format.read import read_sketch
-from unnoise.sketches.format.write import write_sketch
+from unnoise.sketches.format.read import Stored, read_sketch
+from unnoise.sketches.format.write import parameters_of, write_sketch
 from unnoise.sketches.sketch import Sketch
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -203,11 +201,11 @@ def test_golden_file_is_still_written_to_the_byte(tmp_path: Path, monkeypatch: p
     """Words for people may get better, so the guarantee is taken from the old file."""
     golden = (GOLDEN / "sketch-v2.arrow").read_bytes()
     old = json.loads(pa.ipc.open_file(pa.BufferReader(golden)).schema.metadata[b"unnoise.parameters"])
-    monkeypatch.setattr(parameters, "guarantee", lambda *_: old["guarantee"])
+    monkeypatch.setattr("unnoise.sketches.format.write.guarantee", lambda *_: old["guarantee"])
     stored = replace(read_sketch(GOLDEN / "sketch-v1.arrow"), labels=golden_labels())
     write_sketch(tmp_path / "a", stored)
     assert (tmp_path / "a").read_bytes() == golden
-    monkeypatch.setattr(parameters, "guarantee", lambda *_: "something else")
+    monkeypatch.setattr("unnoise.sketches.format.write.guarantee", lambda *_: "something else")
     write_sketch(tmp_path / "a", stored)
     assert (tmp_path / "a").read_bytes() != golden
 
@@ -216,7 +214,7 @@ def test_parameters_of_version_1_come_back_the_same() -> None:
     stored = read_sketch(GOLDEN / "sketch-v1.arrow")
     with pa.OSFile(str(GOLDEN / "sketch-v1.arrow")) as source:
         old = pa.ipc.open_file(source).schema.metadata
-    then, now = json.loads(old[b"unnoise.parameters"]), json.loads(parameters.parameters_of(stored))
+    then, now = json.loads(old[b"unnoise.parameters"]), json.loads(parameters_of(stored))
     assert then.pop("guarantee") and now.pop("guarantee")  # noqa: PT018
     assert {key: now[key] for key in then} == then
     assert {key for key in now if key not in then} == {"label", "site", "period", "column", "created", "report_ids"}
@@ -352,7 +350,7 @@ def forge(path: Path, column: Any = None, version: bytes = b"2", compression: An
         np.zeros(16, dtype=np.int64), DiscreteLaplace(1), Layout(kind="hashed", cells=16, hash_seed=0), Account(),
         frozenset([bytes(16)]),
     )  # fmt: skip
-    values = json.loads(parameters.parameters_of(stored))
+    values = json.loads(parameters_of(stored))
     for name, value in changes.items():
         values.pop(name, None)
         if value is not ...:
@@ -512,7 +510,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow
 from fractions import Fraction
-from unnoise.sketches.format.parameters import Stored
+from unnoise.sketches.format.read import Stored
 from unnoise.sketches.format.read import read_sketch
 from unnoise.sketches.format.write import write_sketch
 from unnoise.layout import Labels

@@ -18,8 +18,7 @@ from unnoise.layout import Account, Layout
 from unnoise.noise import DiscreteLaplace
 from unnoise.sketches import cells as _cells
 from unnoise.sketches.format import write as saving
-from unnoise.sketches.format.parameters import Stored
-from unnoise.sketches.format.read import RUN
+from unnoise.sketches.format.read import RUN, Stored
 from unnoise.sketches.format.write import write_sketch
 from unnoise.sketches.sketch import Sketch
 
