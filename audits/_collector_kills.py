@@ -26,7 +26,7 @@ from serve_tools import Server
 
 SITES = 4
 DAYS = [f"20{y:02d}-{month:02d}-{day:02d}" for y in range(10, 20) for month in range(1, 13) for day in range(1, 29)]
-PATIENCE = 30.0
+PATIENCE = 600.0
 SENDER = """
 import sys
 import numpy as np

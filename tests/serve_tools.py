@@ -44,7 +44,7 @@ class Server:
     def start(self) -> None:
         with open(self.folder.with_suffix(".log"), "ab") as log:
             self.process = subprocess.Popen([sys.executable, *self.command(), *self.options], stdout=log, stderr=log)
-        end = time.monotonic() + 60
+        end = time.monotonic() + 600
         while time.monotonic() < end:
             with contextlib.suppress(httpx.TransportError):
                 if httpx.get(f"{self.address}/readyz", trust_env=False).status_code == 200:
@@ -59,7 +59,7 @@ class Server:
     def stop(self, how: int = signal.SIGTERM) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(how)
-            self.process.wait(30)
+            self.process.wait(600)
 
     @property
     def token(self) -> str:

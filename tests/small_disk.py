@@ -23,7 +23,7 @@ def on_small_disk(folder: Path, kilobytes: int, *words: str) -> str | None:
     (folder / "disk").mkdir(exist_ok=True)
     mount = f"mount -t tmpfs -o size={kilobytes}k tmpfs {folder}/disk || exit 77"
     command = f"{mount}; exec {sys.executable} {__file__} {folder}/disk {' '.join(words)}"
-    done = subprocess.run(["unshare", "-m", "sh", "-c", command], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(["unshare", "-m", "sh", "-c", command], capture_output=True, text=True, timeout=600)
     if done.returncode == 77 or "unshare" in done.stderr:
         return None
     return "" if done.stdout == "fine\n" else done.stderr.strip()[-300:] or f"exit {done.returncode}"

@@ -25,7 +25,7 @@ def environment(**extra: str) -> dict[str, str]:
     return {**os.environ, "PATH": path, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40", **extra}
 
 
-def in_terminal(command: str, timeout: float = 120) -> tuple[str, str, int]:
+def in_terminal(command: str, timeout: float = 600) -> tuple[str, str, int]:
     """Run a shell command on a pseudo-terminal; return what it drew, the same without colours, its exit code."""
     child = pexpect.spawn("bash", ["--norc", "-c", command], env=environment(), encoding="utf-8", timeout=timeout,
                           dimensions=(40, 120))  # fmt: skip
@@ -44,7 +44,7 @@ def left_on_screen(raw: str) -> str:
 
 def pipe(command: str, code: int = 0) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, env=environment(),
-                          timeout=120)  # fmt: skip
+                          timeout=600)  # fmt: skip
     assert done.returncode == code, done.stderr
     return done
 
@@ -160,7 +160,7 @@ def test_errors_in_a_terminal_are_one_line(words):
 
 def test_interrupting(words):
     command = f"(cat {words}/words.csv; sleep 60) | unnoise sketch - -c word -e 1 -o x"
-    child = pexpect.spawn("bash", ["--norc", "-c", command], env=environment(), encoding="utf-8", timeout=60,
+    child = pexpect.spawn("bash", ["--norc", "-c", command], env=environment(), encoding="utf-8", timeout=600,
                           cwd=str(words))  # fmt: skip
     child.expect(pexpect.TIMEOUT, timeout=4)
     child.sendintr()
@@ -196,7 +196,7 @@ def test_completion_in_a_real_bash(completion, typed, expected):
     if shutil.which("bash") is None:
         pytest.skip("no bash")
     child = pexpect.spawn("bash", ["--norc", "--noprofile", "-i"], env=environment(PS1="READY> "), encoding="utf-8",
-                          timeout=30, dimensions=(40, 160))  # fmt: skip
+                          timeout=600, dimensions=(40, 160))  # fmt: skip
     child.expect_exact("READY> ")
     child.sendline(f"source {completion}; PS1='GO''> '")
     child.expect_exact("GO> ")

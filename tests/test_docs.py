@@ -225,7 +225,7 @@ def test_search_works_on_pages_opened_from_the_disk(site, tmp_path):
                 "const field = document.querySelector('.md-search__input'); field.focus(); field.value = arguments[0];"
                 "field.dispatchEvent(new KeyboardEvent('keyup', {bubbles: true}))", question,
             )  # fmt: skip
-            found = WebDriverWait(browser, 20).until(
+            found = WebDriverWait(browser, 600).until(
                 lambda b: [a.get_attribute("href") for a in b.find_elements("css selector", ".md-search-result__link")]
             )
             assert any(leads_to in link for link in found), found
@@ -238,7 +238,7 @@ def test_notebooks_run(path):
     nbformat = pytest.importorskip("nbformat")
     from nbclient import NotebookClient
 
-    NotebookClient(nbformat.read(path, as_version=4), timeout=300, kernel_name="python3").execute()
+    NotebookClient(nbformat.read(path, as_version=4), timeout=600, kernel_name="python3").execute()
 
 
 def test_there_are_six_notebooks_and_a_page_for_every_reader():

@@ -37,7 +37,7 @@ arrow = pytest.mark.skipif(not (MODULES / "apache-arrow").is_dir(), reason="need
 def node(*arguments: object, given: Any = None) -> Any:
     done = subprocess.run(
         ["node", str(HERE / "node" / "read_sketch.js"), *map(str, arguments)],
-        input=json.dumps(given), capture_output=True, text=True, check=True, timeout=120,
+        input=json.dumps(given), capture_output=True, text=True, check=True, timeout=600,
         env={**os.environ, "NODE_PATH": str(MODULES)},
     )  # fmt: skip
     return json.loads(done.stdout)

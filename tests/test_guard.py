@@ -90,7 +90,7 @@ os._exit(code)
 def test_a_secret_is_dead_in_a_fork(how: list[str]) -> None:
     """Also where Python's hook did not run, and where the child has the number of its parent."""
     here = os.path.dirname(__file__)
-    done = subprocess.run([sys.executable, "-c", FORKED, here, *how], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", FORKED, here, *how], capture_output=True, text=True, timeout=600)
     if done.returncode == 77:
         pytest.skip("namespaces are not permitted here")
     assert done.returncode == 0, done.stderr

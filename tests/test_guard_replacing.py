@@ -148,7 +148,7 @@ print(replaced, len(list(folder.iterdir())))
 
 def test_killed_writers_leave_a_whole_set(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(tmp_path / "set"), "50"], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", KILLED, str(tmp_path / "set"), "50"], capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
     replaced, files = map(int, done.stdout.split())
@@ -170,7 +170,7 @@ for _ in range(10):
     command = [sys.executable, "-c", code, str(tmp_path / "set")]
     writers = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(3)]
     for writer in writers:
-        _, errors = writer.communicate(timeout=60)
+        _, errors = writer.communicate(timeout=600)
         assert writer.returncode == 0, errors
     assert GroupedSketch.load(tmp_path / "set").groups == ("A", "B")
     assert json.loads((tmp_path / "set" / MANIFEST).read_text())["generation"] == 30

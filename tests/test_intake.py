@@ -41,7 +41,7 @@ def run(*targets: Callable[[], None]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=600)
         assert not thread.is_alive(), "deadlock"
     if failures:
         raise failures[0]
@@ -82,7 +82,7 @@ class SlowLock:
         self.lock = threading.RLock()
 
     def __enter__(self) -> None:
-        assert self.lock.acquire(timeout=5), "deadlock"
+        assert self.lock.acquire(timeout=600), "deadlock"
         time.sleep(0.05)
 
     def __exit__(self, *error: object) -> None:

@@ -112,7 +112,7 @@ print(done)
 """
     path = tmp_path / "a.ledger"
     writers = [subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE) for _ in range(3)]
-    written = sum(int(writer.communicate(timeout=60)[0]) for writer in writers)
+    written = sum(int(writer.communicate(timeout=600)[0]) for writer in writers)
     assert written == 50
     assert len(read_ledger(path)) == 50
 

@@ -124,7 +124,7 @@ def bare(built, tmp_path_factory) -> Path:
 
 def alone(python: Path, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "COV"))}
-    return subprocess.run([str(python), *words], capture_output=True, text=True, env=environment, cwd=cwd, timeout=300)
+    return subprocess.run([str(python), *words], capture_output=True, text=True, env=environment, cwd=cwd, timeout=600)
 
 
 @pytest.mark.slow

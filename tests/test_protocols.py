@@ -377,7 +377,7 @@ os._exit(code)
 @pytest.mark.parametrize("how", [[], ["namespace"]], ids=["fork", "namespace"])
 def test_a_fork_says_nothing(how):
     done = subprocess.run(
-        [sys.executable, "-c", FORKED, os.path.dirname(__file__), *how], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", FORKED, os.path.dirname(__file__), *how], capture_output=True, text=True, timeout=600
     )
     if done.returncode == 77:
         pytest.skip("namespaces are not permitted here")

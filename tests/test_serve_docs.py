@@ -21,7 +21,7 @@ COMMANDS = [line for block in re.findall(r"```console\n(.*?)```", PAGE, re.S) fo
 
 def run(line: str, folder: Path, port: int) -> str:
     words = shlex.split(line.replace("8400", str(port)))
-    done = subprocess.run([sys.executable, "-m", *words], cwd=folder, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-m", *words], cwd=folder, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, (line, done.stderr)
     return done.stdout + done.stderr
 

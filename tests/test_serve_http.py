@@ -48,7 +48,7 @@ def put(
     digest = digest or hashlib.sha256(data).hexdigest()
     return httpx.put(
         f"{server.address}/tasks/{task}/reports/{digest}", params={"period": period}, content=data, trust_env=False,
-        headers={"Authorization": f"Bearer {token}", **headers}, timeout=60,
+        headers={"Authorization": f"Bearer {token}", **headers}, timeout=600,
     )  # fmt: skip
 
 
@@ -82,7 +82,7 @@ def test_every_address_asks_who_is_there(server):
         for role, token in server.tokens.items():
             answer = httpx.request(
                 method, server.address + path, headers={"Authorization": f"Bearer {token}"}, trust_env=False,
-                content=b"{}" if method in ("PUT", "POST") else None, timeout=60,
+                content=b"{}" if method in ("PUT", "POST") else None, timeout=600,
             )  # fmt: skip
             refused = answer.status_code in (401, 403)
             assert refused == (role not in may), (method, path, role, answer.status_code)
@@ -253,7 +253,7 @@ def test_answers_follow_the_sites_that_are_asked_for(server, tmp_path):
         report = admin.raw("GET", f"/tasks/answers/reports/{digest}")
         assert hashlib.sha256(report).hexdigest() == digest
         for kind in ("answer.csv", "report.html"):
-            answer = admin._http.get(f"/tasks/answers/{kind}", timeout=60)
+            answer = admin._http.get(f"/tasks/answers/{kind}", timeout=600)
             assert answer.status_code == 200
             assert "attachment" in answer.headers["content-disposition"]
         points = admin.call("GET", "/tasks/answers/over-time")["points"]
@@ -273,7 +273,7 @@ def test_operations(server):
     _require_cover("127.0.0.1", None, None, False)
     second = subprocess.run(
         [sys.executable, "-m", "unnoise", "serve", "--data", str(server.folder)],
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=600,
     )  # fmt: skip
     assert second.returncode == 2
     assert "another server holds it" in second.stderr
@@ -335,7 +335,7 @@ def test_nothing_is_lost_or_taken_twice_when_the_server_is_killed(tmp_path):
         server.stop(signal.SIGKILL)
         kills += 1
         server.start()
-    assert sending.wait(120) == 0
+    assert sending.wait(600) == 0
     server.stop(signal.SIGKILL)
     server.start()
     with server.client() as admin:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import sqlite3
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import pytest
 import unnoise as un
 from browser_tools import complaints, keep, open_browser, set_screen
 from serve_tools import CELLS, running
+from unnoise.serve.run import DATABASE
 
 TASK = {
     "epsilon": "2", "cells": CELLS, "item_types": ["int"], "every": "day", "noun": "user",
@@ -45,48 +48,58 @@ def browser(tmp_path_factory):
         yield driver
 
 
-def enter(browser, server) -> None:
+PATIENCE = 600
+"""Seconds until something must show: some machines stand still for minutes."""
+
+
+def until(browser, server, found):
+    """Wait for what is found; where it never comes, say what page, console, jobs and log tell."""
+    from selenium.common.exceptions import TimeoutException
     from selenium.webdriver.support.ui import WebDriverWait
 
+    try:
+        return WebDriverWait(browser, PATIENCE).until(found)
+    except TimeoutException:
+        page = browser.find_element("tag name", "body").text
+        with contextlib.closing(sqlite3.connect(server.folder / DATABASE)) as tables:
+            jobs = tables.execute("select id, state, tries, updated, substr(answer, 1, 300) from jobs").fetchall()
+        told = [page, *map(str, complaints(browser)), *map(str, jobs), server.log()[-5000:]]
+        pytest.fail("the page did not show it:\n" + "\n".join(told))
+
+
+def enter(browser, server) -> str:
     browser.get(f"{server.address}/login#{server.viewer}")
-    WebDriverWait(browser, 30).until(lambda b: b.title.startswith("Tasks"))
+    until(browser, server, lambda b: b.title.startswith("Tasks"))
     browser.get(f"{server.address}/view/campaign")
-    settled(browser, r"\d users")
 
-
-def settled(browser, headline: str, seconds: float = 60) -> str:
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    def found(b):
+    def headline(b):
         text = b.find_element("id", "headline").text
-        return text if re.search(headline, text) or "too noisy" in text.lower() else None
+        return text if re.search(r"\d users|too noisy", text, re.IGNORECASE) else None
 
-    return str(WebDriverWait(browser, seconds).until(found))
+    return str(until(browser, server, headline))
 
 
 @pytest.mark.browser
 def test_the_page_answers_and_follows_the_sites(browser, server):
-    set_screen(browser)
-    enter(browser, server)
     from selenium.webdriver.common.keys import Keys
-    from selenium.webdriver.support.ui import WebDriverWait
 
-    everyone = settled(browser, r"\d users")
+    set_screen(browser)
+    everyone = enter(browser, server)
     labels = [label.text for label in browser.find_elements("css selector", "#sites label")]
     assert [label.split()[0] for label in labels] == NAMES
     assert "1 missing" in labels[1], "the gap of a site is shown"
     assert len(browser.find_elements("css selector", "#frequency tbody tr")) == 5
     assert browser.find_element("tag name", "h1").text == TASK["title"], "text stays text"
-    cells = WebDriverWait(browser, 60).until(lambda b: b.find_elements("css selector", "#overlap tbody td[title]"))
+    cells = until(browser, server, lambda b: b.find_elements("css selector", "#overlap tbody td[title]"))
     assert len(cells) == 9, "every two of three sites"
     assert re.fullmatch(r"[\d,]+|\?", cells[1].text)
     box = browser.find_element("css selector", "#sites input[value=oslo]")
     box.send_keys(Keys.SPACE)  # by the keyboard
-    WebDriverWait(browser, 60).until(lambda b: b.find_element("id", "headline").text != everyone)
+    until(browser, server, lambda b: b.find_element("id", "headline").text != everyone)
     assert "1 site, 1 report" in browser.find_element("id", "headline-range").text
     assert "site=oslo" in browser.find_element("css selector", "[data-export=sketch]").get_attribute("href")
     browser.find_element("id", "everyone").click()
-    WebDriverWait(browser, 60).until(lambda b: b.find_element("id", "headline").text == everyone)
+    until(browser, server, lambda b: b.find_element("id", "headline").text == everyone)
     asked = browser.execute_script("return performance.getEntriesByType('resource').map(e => e.name)")
     assert asked
     assert all(name.startswith(server.address) for name in asked), "no request leaves the server"
@@ -95,14 +108,12 @@ def test_the_page_answers_and_follows_the_sites(browser, server):
 
 @pytest.mark.browser
 def test_fresh_reports_appear_without_reload(browser, server):
-    from selenium.webdriver.support.ui import WebDriverWait
-
     set_screen(browser)
     enter(browser, server)
     browser.execute_script("window.stayed = true")
     with server.client() as admin:
         send(server, admin, "wien", 2, 77, server.folder_of_reports)
-    WebDriverWait(browser, 60).until(lambda b: "wien" in b.find_element("id", "sites").text)
+    until(browser, server, lambda b: "wien" in b.find_element("id", "sites").text)
     assert browser.execute_script("return window.stayed"), "no reload"
 
 
@@ -124,7 +135,5 @@ def test_it_fits_every_screen(browser, server, width, scheme):
     )
     assert shown == 0, "what is hidden does not show"
     browser.execute_script("document.querySelector('#time-title').parentElement.hidden = false")
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    WebDriverWait(browser, 60).until(lambda b: b.find_elements("css selector", "#overlap tbody td[title]"))
+    until(browser, server, lambda b: b.find_elements("css selector", "#overlap tbody td[title]"))
     keep(browser, f"collector-{width}-{scheme}")

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
+import shutil
 import signal
 
 import pytest
 
 import unnoise as un
+from unnoise.serve.access import Visitor
+from unnoise.serve.service import Service
+from unnoise.serve.store import Store
 from unnoise.serve.tasks import Task
 from unnoise.serve.worker import WorkerError, Workers
 
@@ -30,7 +35,7 @@ def test_a_killed_worker_is_replaced(request_of_a_report):
     """Killed while idle, and killed at work: the request goes to another."""
 
     async def run() -> None:
-        workers = Workers(1, seconds=60)
+        workers = Workers(1, seconds=600)
         try:
             for killed_after in (0.0, 0.001, 0.05):
                 asking = asyncio.create_task(workers.do("verify", **request_of_a_report))
@@ -49,7 +54,7 @@ def test_a_killed_worker_is_replaced(request_of_a_report):
 
 def test_a_request_that_kills_its_workers_is_refused(request_of_a_report):
     async def run() -> None:
-        workers = Workers(1, seconds=60, memory=1 << 10)
+        workers = Workers(1, seconds=600, memory=1 << 10)
         try:
             with pytest.raises(WorkerError, match="more memory"):
                 await workers.do("verify", **request_of_a_report)
@@ -69,3 +74,35 @@ def test_a_request_without_end_is_given_up(request_of_a_report):
             await workers.close()
 
     asyncio.run(run())
+
+
+def test_a_job_left_half_way_is_taken_up_again(request_of_a_report, tmp_path, monkeypatch):
+    """The tables are out of reach when an answer is to be kept: the job is done again, not left running for ever."""
+    store, task = Store(tmp_path / "data"), Task.from_dict(request_of_a_report["task"])
+    store.make_task(task, "me")
+    upload = store.incoming / "upload"
+    shutil.copy(request_of_a_report["path"], upload)
+    digest = hashlib.sha256(upload.read_bytes()).hexdigest()
+    store.keep_report(task, "berlin", "once", digest, upload, power="1", noises=["00"], who=Visitor("t", "site", "x"))
+    finish, missed = store.finish_job, []
+
+    def out_of_reach(*parts) -> None:
+        if not missed:
+            missed.append(parts)
+            raise OSError("the tables are out of reach")
+        finish(*parts)
+
+    monkeypatch.setattr(store, "finish_job", out_of_reach)
+
+    async def run() -> dict[str, object]:
+        service = Service(store)
+        await service.start()
+        try:
+            return await service.answer("answer", task, await service.choose(task, [], []))
+        finally:
+            await service.stop()
+
+    job = asyncio.run(run())
+    assert missed, "the first answer was lost"
+    assert job["state"] == "done"
+    assert job["tries"] == 2

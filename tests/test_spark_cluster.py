@@ -98,7 +98,7 @@ def standalone(folder: Path) -> Iterator[str]:
     finally:
         for process in reversed(processes):
             process.terminate()
-            process.wait(30)
+            process.wait(600)
         log.close()
 
 

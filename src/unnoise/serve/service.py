@@ -289,17 +289,22 @@ class Service:
         return target
 
     async def _work(self) -> None:
-        """Do the waiting jobs one after another, for ever."""
+        """Do the waiting jobs one after another, for ever; what a stumble left half-way is taken up again."""
         with contextlib.suppress(WorkerError):
             await self._answering.do("ready")
+        stumbled = False
         while True:
             await self._asked.wait()
             self._asked.clear()
             try:
+                if stumbled:
+                    await to_thread.run_sync(self.store.take_up_jobs)
                 while job := await to_thread.run_sync(self.store.next_job):
                     await self._do(job)
+                stumbled = False
             except Exception as error:
                 LOG.error("jobs stopped: %s", type(error).__name__, exc_info=error)
+                stumbled = True
                 await asyncio.sleep(1)
                 self._asked.set()
 

@@ -29,13 +29,22 @@ const words = (n) => (n.marked ? "too noisy to tell" : rounded(n.value, n.high -
 const remark = (n) => (n.mark && !n.marked ? [element("small", { class: "remark" }, n.mark)] : []);
 const range = (n) => (n.high === null ? "unknown" : `${rounded(n.low, n.high - n.low)} – ${rounded(n.high, n.high - n.low)}`);
 
+const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
+
+// A network that is gone for a moment is tried again, ever less often.
+async function reach(address) {
+  for (let wait = 500; ; wait = Math.min(2 * wait, 30000)) {
+    try { return await fetch(address); } catch { await pause(wait); }
+  }
+}
+
 async function get(path, parameters) {
   const query = new URLSearchParams(parameters).toString();
   const address = `/tasks/${task}/${path}${query ? `?${query}` : ""}`;
-  let answer = await fetch(address);
+  let answer = await reach(address);
   while (answer.status === 202) {  // still at work: ask again
-    await new Promise((done) => setTimeout(done, 1000));
-    answer = await fetch(address);
+    await pause(1000);
+    answer = await reach(address);
   }
   const body = await answer.json();
   if (!answer.ok) throw new Error(body.detail);
