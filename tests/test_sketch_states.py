@@ -213,7 +213,8 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 
 def test_a_live_sketch_is_dead_in_a_forked_child(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", FORK, str(tmp_path / "x")], capture_output=True, text=True, timeout=600)
+    command = [sys.executable, "-c", FORK, str(tmp_path / "x")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
 
 
