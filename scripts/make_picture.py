@@ -34,13 +34,20 @@ def main() -> None:
         fmt="o", color=LIGHT["line"], markersize=5, capsize=3, label="reconstructed, 95 % interval",
     )  # fmt: skip
     near.scatter(counts, truth[counts], marker="D", s=52, facecolor="none", edgecolor=LIGHT["truth"], label="truth")
-    near.set(xlabel="count t", ylabel="items that occur t times", xticks=counts)
-    near.set_title("The first counts", loc="left", fontweight="bold")
-    near.spines[["top", "right"]].set_visible(False)
-    near.legend(frameon=False)
     profile.plot(whole, truth=truth)
-    whole.set_title("The whole profile", loc="left", fontweight="bold")
-    figure.savefig(TARGET, dpi=130)
+    near.set(xticks=counts)
+    near.set_xlabel("count t", color=LIGHT["soft"], fontsize=9.5)
+    near.set_ylabel("items that occur t times", color=LIGHT["soft"], fontsize=9.5)
+    near.yaxis.set_major_formatter("{x:,.0f}")
+    near.grid(True, axis="y", color=LIGHT["grid"], linewidth=0.9)
+    near.set_axisbelow(True)
+    near.spines[["top", "right", "left"]].set_visible(False)
+    near.spines["bottom"].set_color(LIGHT["edge"])
+    near.tick_params(colors=LIGHT["soft"], length=0, labelsize=9)
+    near.legend(frameon=False, fontsize=9, labelcolor=LIGHT["ink"])
+    for ax, title in ((near, "The first counts"), (whole, "The whole profile")):
+        ax.set_title(title, loc="left", color=LIGHT["ink"], fontsize=11.5, fontweight="bold", pad=10)
+    figure.savefig(TARGET, dpi=130, bbox_inches="tight", pad_inches=0.12)
     print(TARGET)
 
 
