@@ -208,8 +208,15 @@ def browser(tmp_path_factory):
 
 
 def show(browser, path: Path, **screen) -> None:
+    """Open a page, and wait until it has drawn itself on this screen: two frames."""
     set_screen(browser, **screen)
     browser.get(path.as_uri())
+    browser.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
+
+
+def curve(browser) -> str:
+    """What the curve of the plot is drawn as, found and read at once: a page may draw itself anew in between."""
+    return str(browser.execute_script("return document.querySelector('#plot .curve').getAttribute('d')"))
 
 
 @pytest.mark.browser
@@ -264,17 +271,16 @@ def test_buttons_work(browser, page, one):
     from selenium.webdriver.common.by import By
 
     show(browser, page)
-    curve = lambda: browser.find_element(By.CSS_SELECTOR, "#plot .curve").get_attribute("d")  # noqa: E731
-    exact = curve()
+    exact = curve(browser)
     browser.find_element(By.CSS_SELECTOR, "[data-curve=atleast]").click()
-    reach = curve()
+    reach = curve(browser)
     assert reach != exact
     ActionChains(browser).move_to_element(browser.find_elements(By.CSS_SELECTOR, "#plot .dot")[0]).perform()
     text = browser.find_element(By.ID, "tip").text
     assert f"{round(one[0].distinct.value):,} items" in text
     assert "at least once" in text
     browser.find_element(By.CSS_SELECTOR, "[data-scale=linear]").click()
-    assert curve() != reach
+    assert curve(browser) != reach
     assert browser.find_elements(By.CSS_SELECTOR, "#plot .area")
     browser.find_element(By.ID, "band").click()
     assert not browser.find_elements(By.CSS_SELECTOR, "#plot .area")
@@ -291,9 +297,9 @@ def test_small_multiples_choose_the_group(browser, groups):
     show(browser, groups)
     smalls = browser.find_elements(By.CSS_SELECTOR, ".small button")
     assert [b.find_element(By.TAG_NAME, "b").text for b in smalls] == ["North", "South", "East"]
-    before = browser.find_element(By.CSS_SELECTOR, "#plot .curve").get_attribute("d")
+    before = curve(browser)
     smalls[2].click()
-    assert browser.find_element(By.CSS_SELECTOR, "#plot .curve").get_attribute("d") != before
+    assert curve(browser) != before
     assert smalls[2].get_attribute("aria-pressed") == "true"
     keep(browser, "groups")
     assert complaints(browser) == []
