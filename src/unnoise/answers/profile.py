@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from ..arrays import Floats, Int64
 from ..checks import check_choice, check_integer, check_level, check_number, check_share
 from ..errors import InputError
-from ..estimators._fit import Fit, Notice
 from ..estimators.linear import Function
+from ..estimators.methods import Fit, Notice
 from ..noisy import NoisyProfile
 from . import render as _render
 from .bands import Bands, Limits

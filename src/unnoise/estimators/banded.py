@@ -29,10 +29,10 @@ from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
 from ._chain import Chain, Line, Operator
 from ._comb import NEGLIGIBLE, Comb, Stretch, clip_rows, fold, stretches_of
-from ._fit import Fit, check_input
 from ._ipm import Optimum, maximise
 from ._leastnorm import LeastNorm, least_norm
 from .linear import smoothed_tally
+from .methods import Fit, check_input
 
 __all__ = ["exact", "likelihood"]
 

@@ -25,8 +25,8 @@ from ..engine.body import body_of
 from ..errors import ConvergenceError, InputError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
-from ._fit import check_input
 from .cells import KnownCells, body_law, likely_masses
+from .methods import check_input
 
 __all__ = ["Misfit", "misfit"]
 
