@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from test_engine_smooth import distance, noised
 from unnoise.engine import points
-from unnoise.engine.banded import BandedChannel
-from unnoise.engine.body import body_of
+from unnoise.engine.banded import BandedChannel, body_of
 from unnoise.engine.channel import Blocks
 from unnoise.engine.fourier import FourierChannel, Part
 from unnoise.engine.points import Places

@@ -11,10 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from unnoise.engine.banded import BandedChannel
-from unnoise.engine.body import body_of, dense_runs
-from unnoise.engine.mode import find_mode
-from unnoise.engine.walk import Walk
+from unnoise.engine.banded import BandedChannel, body_of, dense_runs
+from unnoise.engine.walk import Walk, find_mode
 from unnoise.errors import ConvergenceError, InputError
 from unnoise.estimators.auto import smooth
 from unnoise.estimators.banded import likelihood

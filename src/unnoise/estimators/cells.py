@@ -1,7 +1,7 @@
 """The cells of a known or sampled domain by the engine, whatever the power of the noise.
 
 The body of the noisy profile is a few runs of counts around which cells lie close together
-(:mod:`unnoise.engine.body`); cells outside stay at their noisy counts.
+(:mod:`unnoise.engine.banded`); cells outside stay at their noisy counts.
 
 *One noise*: all runs together through the banded channel, every count by itself; the maximum-likelihood profile begins
 the walks and proposes points. *Several*: each run by itself through the Fourier channel, counts taken from the run's
@@ -25,8 +25,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ..arrays import Floats, Int64
-from ..engine.banded import BandedChannel
-from ..engine.body import FEW, Body, body_of, cells_in, dense_runs, runs_within, window_of
+from ..engine.banded import FEW, BandedChannel, Body, body_of, cells_in, dense_runs, runs_within, window_of
 from ..engine.channel import Blocks
 from ..engine.fourier import BACKGROUND, FINENESS, NEGLIGIBLE, FourierChannel, Part
 from ..engine.points import Places, likely_points

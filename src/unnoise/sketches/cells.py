@@ -15,7 +15,7 @@ A file is verified when it is loaded, or (:func:`one_pass`) by the very pass tha
 before the digest agrees: merging then reads every file once, without tags, and whoever wants more of it verifies anew.
 
 **Sums.** Two sealed sketches merge without their sum being held: it is added up piece by piece on the way into a file
-(:func:`unnoise.sketches.format.write.write_sketch`), or when somebody asks for the cells.
+(:func:`unnoise.sketches.format.write_sketch`), or when somebody asks for the cells.
 """
 
 from __future__ import annotations

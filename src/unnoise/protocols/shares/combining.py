@@ -19,7 +19,7 @@ import numpy as np
 from ...errors import FormatError, IncompatibleError, InputError, UnnoiseError
 from ...layout import fresh_labels
 from ...noise import DiscreteLaplace
-from ...sketches.format.read import Stored
+from ...sketches.format import Stored
 from ...sketches.sketch import Sketch
 from ..two_party import _read as read_frame
 from ..two_party import _write as write_frame
