@@ -24,7 +24,7 @@ from oracles_direct import boxes_by_hand, items_by_block, likeliest_descents, pr
 from statistics_tools import chi_square
 from unnoise import holding, testing
 from unnoise.answers.direct import direct_profile
-from unnoise.answers.report_tables import parameters
+from unnoise.answers.report import parameters
 from unnoise.checks import LEVELS
 from unnoise.curve import TOP, NoisyCurve, blocks, exact_numbers, limited_blocks, rank_blocks
 from unnoise.errors import FormatError, InputError, PrivacyError

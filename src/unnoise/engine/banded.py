@@ -46,7 +46,8 @@ from ..noisy import NoisyProfile
 from .channel import Bands, Grid, add_diagonal, full, solve_dense
 
 __all__ = [
-    "FEW", "BandedChannel", "Body", "Few", "SeenLaw", "body_of", "cells_in", "dense_runs", "runs_within", "window_of",
+    "ENOUGH", "BandedChannel", "Body", "Few", "SeenLaw", "body_of", "cells_in", "dense_runs", "runs_within",
+    "window_of",
 ]  # fmt: skip
 
 Int32 = NDArray[np.int32]
@@ -61,7 +62,7 @@ accurate as with row exchanges. LAPACK has no such banded routine, but with what
 it finds nothing to exchange. That halves the time, as exchanges fill as many diagonals again.
 """
 
-FEW = 8
+ENOUGH = 8
 """Local number of cells from which on a value belongs to the body."""
 
 LIMIT, WIDEST = 4096, 32_768
@@ -147,14 +148,14 @@ def body_of(noisy: NoisyProfile, bound: int | None, limit: int = LIMIT, widest: 
 
 def _dense(values: Int64, tally: Int64, window: int, limit: int) -> tuple[list[tuple[int, int]], int] | None:
     """Runs of at most ``limit`` counts and their local number; None if they leave half of the dense cells outside."""
-    at_first = cells_in(dense_runs(values, tally, window, FEW), values, tally).sum()
+    at_first = cells_in(dense_runs(values, tally, window, ENOUGH), values, tally).sum()
     runs, few = runs_within(values, tally, window, limit)
     return (runs, few) if runs and 2 * cells_in(runs, values, tally).sum() >= at_first else None
 
 
 def runs_within(values: Int64, tally: Int64, window: int, limit: int) -> tuple[list[tuple[int, int]], int]:
     """Runs of at most ``limit`` counts together, and the local number that this takes."""
-    runs, few = dense_runs(values, tally, window, FEW), FEW
+    runs, few = dense_runs(values, tally, window, ENOUGH), ENOUGH
     while sum(high - low + 1 for low, high in runs) > limit:
         few *= 2
         runs = dense_runs(values, tally, window, few)

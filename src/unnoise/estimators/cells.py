@@ -25,7 +25,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ..arrays import Floats, Int64
-from ..engine.banded import FEW, BandedChannel, Body, body_of, cells_in, dense_runs, runs_within, window_of
+from ..engine.banded import ENOUGH, BandedChannel, Body, body_of, cells_in, dense_runs, runs_within, window_of
 from ..engine.channel import Blocks
 from ..engine.fourier import BACKGROUND, FINENESS, NEGLIGIBLE, FourierChannel, Part
 from ..engine.points import Places, likely_points
@@ -349,7 +349,7 @@ def known_law(noisy: NoisyProfile, max_count: int | None = None) -> KnownLaw | N
 
 def _last(noisy: NoisyProfile) -> int:
     """Where the cells become sparse: the end of the last dense run, within FURTHEST or the reach of the noise."""
-    runs = dense_runs(np.maximum(noisy.values, 0), noisy.tally, window_of(noisy.noise), FEW)
+    runs = dense_runs(np.maximum(noisy.values, 0), noisy.tally, window_of(noisy.noise), ENOUGH)
     longest = max(FURTHEST, noisy.noise.reach(1e-4))
     return max([3, *(min(high, longest) for low, high in runs if low <= longest)])
 
