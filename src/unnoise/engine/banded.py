@@ -42,7 +42,7 @@ from scipy.linalg.lapack import dgbtrf, dgbtrs, dpttrf, dpttrs
 
 from ..arrays import Floats, Int64
 from ..noise import DiscreteLaplace
-from ..noisy import NoisyProfile
+from ..noisy import NoisyProfile, combine
 from .channel import Bands, Grid, add_diagonal, full, solve_dense
 
 __all__ = [
@@ -129,9 +129,7 @@ def body_of(noisy: NoisyProfile, bound: int | None, limit: int = LIMIT, widest: 
     The noise is one: noisy counts are folded into [0, bound], and rows are counts.
     """
     window = window_of(noisy.noise)
-    values = np.clip(noisy.values, 0, bound)
-    values, where = np.unique(values, return_inverse=True)
-    tally = np.bincount(where, weights=noisy.tally).astype(np.int64)
+    values, tally = combine([(np.clip(noisy.values, 0, bound), noisy.tally)])
     split = _dense(values, tally, window, limit) or _dense(values, tally, window, widest)
     if split is None:
         return None

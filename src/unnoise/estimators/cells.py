@@ -33,7 +33,7 @@ from ..engine.posterior import Posterior, average, posterior, weights
 from ..engine.search import Model, Search, add_points, certify, explore
 from ..errors import ConvergenceError
 from ..noise import DiscreteLaplace
-from ..noisy import NoisyProfile
+from ..noisy import NoisyProfile, combine
 from ._series import convolve, convolve_valid
 from .banded import likelihood
 
@@ -269,8 +269,7 @@ def _local_mean(body: Body, noisy: NoisyProfile) -> Floats:
 def _runs(values: Int64, noisy: NoisyProfile) -> list[tuple[int, int]]:
     """Return the runs to model, largest number of cells first."""
     window = window_of(noisy.noise)
-    folded, where = np.unique(values, return_inverse=True)
-    tally = np.bincount(where, weights=noisy.tally).astype(np.int64)
+    folded, tally = combine([(values, noisy.tally)])
     runs = runs_within(folded, tally, window, LONGEST)[0]
     widened = [(0 if low <= window else low, high) for low, high in runs]
     most = np.argsort(-cells_in(widened, folded, tally), kind="stable")[:MOST_RUNS]
