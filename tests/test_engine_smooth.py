@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
+from statistics_tools import off
 from unnoise.engine.banded import BandedChannel, body_of, dense_runs
 from unnoise.engine.walk import Walk, find_mode
 from unnoise.errors import ConvergenceError, InputError
@@ -32,12 +33,7 @@ def noised(counts, epsilon, seed=0, power=1):
 
 def distance(fit, counts):
     """ℓ1 distance between a fit and the profile of counts."""
-    values, tally = np.unique(counts, return_counts=True)
-    at = np.union1d(values, fit.support)
-    e = np.zeros(at.size)
-    e[np.searchsorted(at, fit.support)] += fit.mass
-    e[np.searchsorted(at, values)] -= tally / tally.sum()
-    return float(np.abs(e).sum())
+    return float(np.abs(off(fit, counts)[1]).sum())
 
 
 def matrix_of(function, size):
