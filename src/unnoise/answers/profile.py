@@ -284,7 +284,7 @@ class Profile:
         other = {"robust": Profile, "model": ModelledProfile}
         if type(self) not in other.values():
             raise InputError(f"kind must be {self.kind!r} for a {self.noisy.layout.kind} release, got {kind!r}")
-        given = {f.name: getattr(self, f.name) for f in fields(self)}
+        given = {f.name: getattr(self, f.name) for f in fields(self) if f.init}
         return other[kind](**given)
 
     def _correlation(self, lo: Int64, hi: Int64) -> Floats:

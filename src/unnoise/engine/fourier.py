@@ -161,7 +161,8 @@ class SeenRows:
 class FourierChannel:
     """Noisy cells of one or several ranges, of any power, known or hashed.
 
-    blocks : the blocks of counts that masses belong to
+    blocks : the blocks of counts that masses belong to; widths : number of counts in each of them
+    atoms : the single counts with a mass of their own beside the walk; above : FAR where items may lie above every row
     parts : the ranges of cells
     collide : whether items share cells (hashed)
     origin : what counts and noisy counts are counted from: the first count of a run
@@ -171,14 +172,10 @@ class FourierChannel:
     def __init__(self, blocks: Blocks, parts: tuple[Part, ...], noise: DiscreteLaplace, *, collide: bool,
                  origin: int = 0, bound: int | None = None, law: _Law | None = None) -> None:
         self.blocks, self.parts, self.noise, self.collide, self.origin = blocks, parts, noise, collide, origin
-        self.bound = bound
+        self.widths, self.atoms, self.bound = blocks.widths, blocks.atoms, bound
+        self.above = self.atoms[self.atoms >= FAR]
         self.law = law or _Law(noise, max(int(part.ends[-1]) for part in parts))
         self._indices: dict[int, tuple[Int64, Int64]] = {}
-
-    @property
-    def widths(self) -> Floats:
-        """Number of counts in each block."""
-        return self.blocks.widths
 
     def with_blocks(self, blocks: Blocks) -> FourierChannel:
         """The same cells with other blocks."""
@@ -193,16 +190,6 @@ class FourierChannel:
     def only(self, counts: Int64) -> FourierChannel:
         """The same cells seen from masses at these counts alone, and above every row if the channel has that."""
         return self.with_blocks(Blocks(NONE, NONE, 0).with_atoms(np.append(counts, self.above)))
-
-    @property
-    def atoms(self) -> Int64:
-        """Single counts with a mass of their own beside the walk."""
-        return self.blocks.atoms
-
-    @property
-    def above(self) -> Int64:
-        """FAR where items may lie above every row, else nothing."""
-        return self.atoms[self.atoms >= FAR]
 
     @cached_property
     def grid(self) -> Grid:
