@@ -22,10 +22,10 @@ from _mutations import WORDS, damaged, hostile_json
 
 from unnoise.errors import FormatError
 from unnoise.reading.groups import GroupedSketch
+from unnoise.sketches import format as sketch_files
 from unnoise.sketches.cells import each_run
-from unnoise.sketches.format import read
-from unnoise.sketches.format.flatbuffer import Frame, read_frame
-from unnoise.sketches.format.read import digest_of, digest_of_runs
+from unnoise.sketches.flatbuffer import Frame, read_frame
+from unnoise.sketches.format import digest_of, digest_of_runs
 from unnoise.sketches.sketch import Sketch
 
 
@@ -175,40 +175,40 @@ def _bare_errors() -> None:
         finally:
             os.close(handle)
 
-    read._opened = opened
+    sketch_files._opened = opened
 
 
 def _waiting_for_more() -> None:
     """Wait for bytes that a file declares and does not have, as a reader of streams might."""
-    real = read.read_frame
+    real = sketch_files.read_frame
 
     def waiting(take: Any, size: int) -> Frame:
         while int.from_bytes(take(size - 10, 4), "little", signed=True) > size:
             pass
         return real(take, size)
 
-    read.read_frame = waiting
+    sketch_files.read_frame = waiting
 
 
 def _trusting_lengths() -> None:
     """Make room for what the file declares before looking whether it is there."""
-    real = read.read_frame
+    real = sketch_files.read_frame
 
     def trusting(take: Any, size: int) -> Frame:
         length = int.from_bytes(take(size - 10, 4), "little", signed=True)
         _ = np.ones(min(max(length, 0), 2**29) // 8, dtype=np.int64)
         return real(take, size)
 
-    read.read_frame = trusting
+    sketch_files.read_frame = trusting
 
 
 def _no_digest() -> None:
-    real = read.FileCells
+    real = sketch_files.FileCells
 
     def trusting(handle: int, start: int, rows: int, name: str, agrees: Any) -> Any:
         return real(handle, start, rows, name, lambda digests: True)
 
-    read.FileCells = trusting
+    sketch_files.FileCells = trusting
 
 
 # ── sets of groups ────────────────────────────────────────────────────────────────────────────────────────────────

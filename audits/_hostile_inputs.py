@@ -181,17 +181,17 @@ def updates() -> Target:
 
 
 def _no_validation() -> None:
-    from unnoise.sketches import columns
+    from unnoise.sketches import inputs
 
-    columns.validate = lambda data: None
+    inputs.validate = lambda data: None
 
 
 def _no_text_check() -> None:
     import polars as pl
 
-    from unnoise.sketches import columns
+    from unnoise.sketches import inputs
 
-    columns._strings = lambda values, name: pl.Series(name, values, dtype=pl.String)
+    inputs._strings = lambda values, name: pl.Series(name, values, dtype=pl.String)
 
 
 # ── files ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -22,7 +22,7 @@ from typing import Any
 from unnoise.ledger import Ledger, read_ledger
 from unnoise.reading import groups
 from unnoise.reading.groups import GroupedSketch
-from unnoise.sketches.format import write
+from unnoise.sketches import format as files
 from unnoise.sketches.sketch import Sketch
 
 CELLS = 1 << 15
@@ -160,11 +160,11 @@ def in_place() -> Iterator[None]:
         finally:
             os.close(handle)
 
-    real, write.replacing = write.replacing, replacing
+    real, files.replacing = files.replacing, replacing
     try:
         yield
     finally:
-        write.replacing = real
+        files.replacing = real
 
 
 @contextmanager

@@ -17,8 +17,8 @@ from scipy import stats
 from scipy.signal import lfilter
 
 from unnoise.demo import flights
-from unnoise.estimators._fit import Fit
 from unnoise.estimators.auto import whole_cells
+from unnoise.estimators.methods import Fit
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyProfile
 

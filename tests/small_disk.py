@@ -52,7 +52,7 @@ def main() -> None:
     from unnoise.guard import write_whole
     from unnoise.ledger import Ledger, read_ledger
     from unnoise.reading.groups import GroupedSketch
-    from unnoise.sketches.format import write
+    from unnoise.sketches import format as files
     from unnoise.sketches.sketch import Sketch
 
     @contextlib.contextmanager
@@ -64,7 +64,7 @@ def main() -> None:
             os.close(handle)
 
     if "in-place" in sys.argv:
-        write.replacing = replacing_in_place  # type: ignore[assignment]
+        files.replacing = replacing_in_place  # type: ignore[assignment]
     disk = Path(sys.argv[1])
     small, large = (lambda: Sketch.known(500, epsilon=1)), (lambda: Sketch.known(150_000, epsilon=1))
     write_whole(disk / "text", "old")

@@ -1,6 +1,8 @@
-"""One chi-square test for all samplers, with a stated false-alarm rate and computed threshold."""
+"""One chi-square test for all samplers, with a stated false-alarm rate and computed threshold; how far fits are off."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from scipy.stats import chi2
@@ -28,3 +30,13 @@ def chi_square(samples: np.ndarray, probabilities: dict[int, float], least: floa
         statistic += (left - expected_left) ** 2 / expected_left
         classes += 1
     return statistic, float(chi2.isf(FALSE_ALARM, classes - 1))
+
+
+def off(fit: Any, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return counts, and by how much the share that a fit gives each of them differs from the true one."""
+    values, tally = np.unique(counts, return_counts=True)
+    at = np.union1d(values, fit.support)
+    gap = np.zeros(at.size)
+    gap[np.searchsorted(at, fit.support)] += fit.mass
+    gap[np.searchsorted(at, values)] -= tally / tally.sum()
+    return at, gap

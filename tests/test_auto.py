@@ -7,10 +7,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from statistics_tools import off
 from test_engine_smooth import distance, noised
 from unnoise.engine import points
-from unnoise.engine.banded import BandedChannel
-from unnoise.engine.body import body_of
+from unnoise.engine.banded import BandedChannel, body_of
 from unnoise.engine.channel import Blocks
 from unnoise.engine.fourier import FourierChannel, Part
 from unnoise.engine.points import Places
@@ -28,12 +28,8 @@ from unnoise.noisy import NoisyProfile
 
 def moved(fit, counts):
     """W1 distance between a fit and the profile of counts."""
-    values, tally = np.unique(counts, return_counts=True)
-    at = np.union1d(values, fit.support)
-    e = np.zeros(at.size)
-    e[np.searchsorted(at, fit.support)] += fit.mass
-    e[np.searchsorted(at, values)] -= tally / tally.sum()
-    return float(np.abs(np.cumsum(e))[:-1] @ np.diff(at).astype(float))
+    at, gap = off(fit, counts)
+    return float(np.abs(np.cumsum(gap))[:-1] @ np.diff(at).astype(float))
 
 
 @settings(max_examples=40, deadline=None)

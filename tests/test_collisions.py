@@ -14,9 +14,9 @@ from oracles_items import brute_law, log_series, sketch, throw_law, zipf_numbers
 from unnoise import testing
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.errors import InputError, OverloadError
-from unnoise.estimators._fit import Fit
 from unnoise.estimators._series import cell_law, exponential, logarithm, reciprocal
 from unnoise.estimators.collisions import collisions, decompound, level_shares, ranges
+from unnoise.estimators.methods import Fit
 from unnoise.layout import Layout
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyProfile

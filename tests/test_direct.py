@@ -24,7 +24,7 @@ from oracles_direct import boxes_by_hand, items_by_block, likeliest_descents, pr
 from statistics_tools import chi_square
 from unnoise import holding, testing
 from unnoise.answers.direct import direct_profile
-from unnoise.answers.report_tables import parameters
+from unnoise.answers.report import parameters
 from unnoise.checks import LEVELS
 from unnoise.curve import TOP, NoisyCurve, blocks, exact_numbers, limited_blocks, rank_blocks
 from unnoise.errors import FormatError, InputError, PrivacyError
@@ -385,7 +385,7 @@ def test_a_released_curve_is_frozen_and_no_sketch() -> None:
         curve.numbers[0] = 3
     with pytest.raises(InputError, match="no gaps"):
         NoisyCurve(np.array([1, 3]), np.array([1, 3]), np.zeros(2, dtype=np.int64), DiscreteLaplace(1))
-    from unnoise.sketches.format.read import _require_consistent
+    from unnoise.sketches.format import _require_consistent
 
     with pytest.raises(FormatError, match="kind"):
         _require_consistent(curve.layout)

@@ -13,10 +13,9 @@ from unnoise.answers.reconstruct import reconstruct
 from unnoise.engine.channel import FAR, Blocks, counts_in_blocks
 from unnoise.engine.families import FAMILIES, _log_chance, shares
 from unnoise.engine.fourier import FourierChannel, Part, rows_of
-from unnoise.engine.mode import find_mode
 from unnoise.engine.posterior import covariance_of, posterior
 from unnoise.engine.search import Model, Search, certify, explore
-from unnoise.engine.walk import Walk
+from unnoise.engine.walk import Walk, find_mode
 from unnoise.estimators.auto import auto
 from unnoise.estimators.cells import cell_law_of
 from unnoise.estimators.collisions import collisions

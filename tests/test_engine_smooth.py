@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from unnoise.engine.banded import BandedChannel
-from unnoise.engine.body import body_of, dense_runs
-from unnoise.engine.mode import find_mode
-from unnoise.engine.walk import Walk
+from statistics_tools import off
+from unnoise.engine.banded import BandedChannel, body_of, dense_runs
+from unnoise.engine.walk import Walk, find_mode
 from unnoise.errors import ConvergenceError, InputError
 from unnoise.estimators.auto import smooth
 from unnoise.estimators.banded import likelihood
@@ -34,12 +33,7 @@ def noised(counts, epsilon, seed=0, power=1):
 
 def distance(fit, counts):
     """ℓ1 distance between a fit and the profile of counts."""
-    values, tally = np.unique(counts, return_counts=True)
-    at = np.union1d(values, fit.support)
-    e = np.zeros(at.size)
-    e[np.searchsorted(at, fit.support)] += fit.mass
-    e[np.searchsorted(at, values)] -= tally / tally.sum()
-    return float(np.abs(e).sum())
+    return float(np.abs(off(fit, counts)[1]).sum())
 
 
 def matrix_of(function, size):

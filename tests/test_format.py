@@ -23,10 +23,9 @@ from unnoise.errors import FormatError, IncompatibleError, InputError
 from unnoise.layout import Account, Labels, Layout
 from unnoise.noise import DiscreteLaplace
 from unnoise.sketches import cells
+from unnoise.sketches import format as files
 from unnoise.sketches.cells import FileCells
-from unnoise.sketches.format import read as files
-from unnoise.sketches.format.read import Stored, read_sketch
-from unnoise.sketches.format.write import parameters_of, write_sketch
+from unnoise.sketches.format import Stored, parameters_of, read_sketch, write_sketch
 from unnoise.sketches.sketch import Sketch
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -201,11 +200,11 @@ def test_golden_file_is_still_written_to_the_byte(tmp_path: Path, monkeypatch: p
     """Words for people may get better, so the guarantee is taken from the old file."""
     golden = (GOLDEN / "sketch-v2.arrow").read_bytes()
     old = json.loads(pa.ipc.open_file(pa.BufferReader(golden)).schema.metadata[b"unnoise.parameters"])
-    monkeypatch.setattr("unnoise.sketches.format.write.guarantee", lambda *_: old["guarantee"])
+    monkeypatch.setattr("unnoise.sketches.format.guarantee", lambda *_: old["guarantee"])
     stored = replace(read_sketch(GOLDEN / "sketch-v1.arrow"), labels=golden_labels())
     write_sketch(tmp_path / "a", stored)
     assert (tmp_path / "a").read_bytes() == golden
-    monkeypatch.setattr("unnoise.sketches.format.write.guarantee", lambda *_: "something else")
+    monkeypatch.setattr("unnoise.sketches.format.guarantee", lambda *_: "something else")
     write_sketch(tmp_path / "a", stored)
     assert (tmp_path / "a").read_bytes() != golden
 
@@ -510,9 +509,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow
 from fractions import Fraction
-from unnoise.sketches.format.read import Stored
-from unnoise.sketches.format.read import read_sketch
-from unnoise.sketches.format.write import write_sketch
+from unnoise.sketches.format import Stored, read_sketch, write_sketch
 from unnoise.layout import Labels
 from unnoise.layout import Account, Layout
 from unnoise.noise import DiscreteLaplace

@@ -15,7 +15,7 @@ import pytest
 from unnoise.cli import main
 from unnoise.errors import FormatError, IncompatibleError, InputError, PrivacyError
 from unnoise.layout import Labels
-from unnoise.sketches.format import write as writing
+from unnoise.sketches import format as writing
 from unnoise.sketches.sketch import Sketch
 
 CELLS = 2**18

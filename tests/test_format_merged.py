@@ -17,9 +17,8 @@ from unnoise.errors import FormatError, InputError, PrivacyError
 from unnoise.layout import Account, Layout
 from unnoise.noise import DiscreteLaplace
 from unnoise.sketches import cells as _cells
-from unnoise.sketches.format import write as saving
-from unnoise.sketches.format.read import RUN, Stored
-from unnoise.sketches.format.write import write_sketch
+from unnoise.sketches import format as saving
+from unnoise.sketches.format import RUN, Stored, write_sketch
 from unnoise.sketches.sketch import Sketch
 
 

@@ -22,7 +22,7 @@ import pytest
 
 from unnoise.layout import hashed_layout
 from unnoise.sketches.domain import read_domain, sampled_cells
-from unnoise.sketches.format.read import RUN
+from unnoise.sketches.format import RUN
 from unnoise.sketches.hashing import cells_of, hash_columns
 from unnoise.sketches.sketch import Sketch
 

@@ -7,7 +7,6 @@ import functools
 import os
 import pickle
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from types import TracebackType
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fork_tools import run_forked
 from unnoise.errors import PrivacyError
 from unnoise.guard import ENDED, Guarded, changing, frozen, new_identity, quiet, this_process, wipe
 
@@ -41,59 +41,28 @@ def test_no_copies(copier: Callable[[Any], Any]) -> None:
         copier(Secret())
 
 
-FORKED = """
-import ctypes, os, sys
-sys.path.insert(0, sys.argv[1])
-from test_guard import ByNumber, Secret
-from unnoise.errors import PrivacyError
-
-def unshare():
-    libc = ctypes.CDLL(None)
-    return libc.unshare(0x20000000) == 0 or libc.unshare(0x30000000) == 0  # PID namespace, or user and PID
-
-def fork():
-    return ctypes.CDLL(None).fork() if "raw" in sys.argv else os.fork()
-
-def status_of(child):
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-def outcome(secret):
+def refuses(secret: Guarded) -> bool:
     try:
         secret._require_here("release")
     except PrivacyError as error:
         return "this is a fork of it" in str(error)
     return False
 
-if "namespace" in sys.argv:  # from process 1 of a namespace to process 1 of one below
-    if not unshare():
-        sys.exit(77)
-    child = os.fork()
-    if child:
-        sys.exit(status_of(child))
-secret, control = Secret(), ByNumber()
-if "namespace" in sys.argv and not unshare():
-    os._exit(77)
-child = fork()
-if child == 0:
-    mine = Secret()
-    mine._require_here("release")  # a child makes secrets of its own
-    caught, by_number = outcome(secret), outcome(control)
-    expected = (True, "namespace" not in sys.argv)
-    os._exit(0 if (caught, by_number) == expected else 1)
-code = status_of(child)
-secret._require_here("release")  # the parent goes on
-os._exit(code)
-"""
+
+def refused_in_the_child(secrets: tuple[Secret, ByNumber]) -> bool:
+    Secret()._require_here("release")  # a child makes secrets of its own
+    return tuple(map(refuses, secrets)) == (True, "namespace" not in sys.argv)
+
+
+MADE_AND_FORKED = (
+    lambda: (Secret(), ByNumber()), refused_in_the_child, lambda secrets: secrets[0]._require_here("release"),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("how", [[], ["raw"], ["namespace"], ["raw", "namespace"]], ids=" ".join)
 def test_a_secret_is_dead_in_a_fork(how: list[str]) -> None:
     """Also where Python's hook did not run, and where the child has the number of its parent."""
-    here = os.path.dirname(__file__)
-    done = subprocess.run([sys.executable, "-c", FORKED, here, *how], capture_output=True, text=True, timeout=600)
-    if done.returncode == 77:
-        pytest.skip("namespaces are not permitted here")
-    assert done.returncode == 0, done.stderr
+    run_forked("test_guard", how)
 
 
 def test_a_process_keeps_its_name() -> None:

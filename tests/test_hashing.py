@@ -20,7 +20,7 @@ from unnoise.errors import InputError
 from unnoise.layout import Layout
 from unnoise.sketches import hashing
 from unnoise.sketches.domain import fingerprint
-from unnoise.sketches.format.read import digest_of_runs
+from unnoise.sketches.format import digest_of_runs
 from unnoise.sketches.hashing import (
     cells_of,
     hash_columns,

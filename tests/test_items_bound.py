@@ -15,8 +15,7 @@ from unnoise.cli import main
 from unnoise.errors import FormatError, InputError
 from unnoise.layout import Account, Layout
 from unnoise.reading.groups import GroupedSketch
-from unnoise.sketches.format.read import parse_parameters
-from unnoise.sketches.format.write import parameters_of
+from unnoise.sketches.format import parameters_of, parse_parameters
 
 USERS = np.arange(3000) % 1000
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
-import os
 import pickle
-import subprocess
-import sys
 import threading
 from fractions import Fraction
 
@@ -20,6 +17,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 import oracles_paper as oracle
+from fork_tools import run_forked
 from unnoise import _sampler, bounds
 from unnoise._thresholds import GeometricDigit
 from unnoise.errors import FormatError, InputError, PrivacyError, SealedError
@@ -336,52 +334,27 @@ def test_noise_for_tests_does_not_leave(kind):
     speak(make())
 
 
-FORKED = """
-import ctypes, os, sys
-sys.path.insert(0, sys.argv[1])
-from test_protocols import SECRETS
-from unnoise.errors import PrivacyError
-
-def unshare():
-    libc = ctypes.CDLL(None)
-    return libc.unshare(0x20000000) == 0 or libc.unshare(0x30000000) == 0  # PID namespace, or user and PID
-
-def status_of(child):
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-if "namespace" in sys.argv:  # the maker is process 1 of a namespace, and so is its child one level below
-    if not unshare():
-        sys.exit(77)
-    child = os.fork()
-    if child:
-        sys.exit(status_of(child))
-secrets = {kind: make() for kind, (make, _) in SECRETS.items()}
-if "namespace" in sys.argv and not unshare():
-    os._exit(77)
-child = os.fork()
-if child == 0:
+def all_refused(secrets):
     refused = 0
     for kind, (_, speak) in SECRETS.items():
         try:
             speak(secrets[kind])
         except PrivacyError as error:
             refused += "this is a fork of it" in str(error)
-    os._exit(0 if refused == len(SECRETS) else 1)
-code = status_of(child)
-for kind, (_, speak) in SECRETS.items():
-    speak(secrets[kind])  # the parent goes on
-os._exit(code)
-"""
+    return refused == len(SECRETS)
+
+
+def all_spoken(secrets):
+    for kind, (_, speak) in SECRETS.items():
+        speak(secrets[kind])
+
+
+MADE_AND_FORKED = lambda: {kind: make() for kind, (make, _) in SECRETS.items()}, all_refused, all_spoken
 
 
 @pytest.mark.parametrize("how", [[], ["namespace"]], ids=["fork", "namespace"])
 def test_a_fork_says_nothing(how):
-    done = subprocess.run(
-        [sys.executable, "-c", FORKED, os.path.dirname(__file__), *how], capture_output=True, text=True, timeout=600
-    )
-    if done.returncode == 77:
-        pytest.skip("namespaces are not permitted here")
-    assert done.returncode == 0, done.stderr
+    run_forked("test_protocols", how)
 
 
 def test_what_is_released_is_frozen_and_nothing_is_left_behind():

@@ -23,8 +23,7 @@ from unnoise.answers.estimate import Estimate
 from unnoise.answers.plots import DARK, LIGHT
 from unnoise.answers.questions import Asked, Sheet, count_ranges, noun, true_curve
 from unnoise.answers.reconstruct import reconstruct
-from unnoise.answers.report import report
-from unnoise.answers.report_tables import answers_table
+from unnoise.answers.report import answers_table, report
 
 
 def made(seed: int, cells: int = 30_000, epsilon: float = 1.0):

@@ -192,8 +192,7 @@ def test_a_lie_about_epsilon_is_noticed(server, tmp_path, monkeypatch):
     cells = un.discrete_laplace(CELLS, 2) + 0
     honest = un.discrete_laplace(CELLS, 1) + 0
     from unnoise.layout import Account, Layout
-    from unnoise.sketches.format.read import Stored
-    from unnoise.sketches.format.write import write_sketch
+    from unnoise.sketches.format import Stored, write_sketch
 
     layout = Layout(kind="hashed", cells=CELLS, hash_seed=0, item_types=("int",))
     answers = []

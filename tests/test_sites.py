@@ -19,8 +19,7 @@ from unnoise import testing
 from unnoise.answers.consistent import Rules, project, rules_for
 from unnoise.errors import IncompatibleError, InputError, SealedError
 from unnoise.estimators._gaussian_fit import WIDE, _find_modes, _precision, fit_positive
-from unnoise.estimators._products import Coded, Means
-from unnoise.estimators.side_by_side import _common, side_by_side
+from unnoise.estimators.side_by_side import Coded, Means, _common, side_by_side
 from unnoise.layout import Layout
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyCounts

@@ -37,7 +37,7 @@ adds the sampling variance of a finite population.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -198,6 +198,9 @@ class Bands:
 
     noisy: NoisyProfile
     items: int
+    _curves: dict[float, tuple[Floats, Floats]] = field(default_factory=dict, init=False, repr=False)
+    _leasts: dict[tuple[int, int], tuple[float, float]] = field(default_factory=dict, init=False, repr=False)
+    """What :meth:`_curve` and :meth:`_least` have found: every question asks for the same few."""
 
     @cached_property
     def cells(self) -> _Cells:
@@ -263,11 +266,6 @@ class Bands:
             )
         return self._curves[level]
 
-    @cached_property
-    def _curves(self) -> dict[float, tuple[Floats, Floats]]:
-        """What :meth:`_curve` has found, by level."""
-        return {}
-
     def linear(self, lo: Int64, hi: Int64) -> tuple[Floats, Floats]:
         """Return the unbiased estimate of the number of cells in each band, and its variance estimate."""
         half = self.steps.size // 2
@@ -297,11 +295,6 @@ class Bands:
         """Whether a choice of weights below 0 reaches this edge: up to 2ρ − 1 for powers above 1."""
         power = self.noisy.noise.power
         return np.asarray((edge >= 1) & (edge < 2 * math.ceil(power)) & (1 < power <= HIGHEST_POWER))
-
-    @cached_property
-    def _leasts(self) -> dict[tuple[int, int], tuple[float, float]]:
-        """What :meth:`_least` has found, by band: every question asks for the same few."""
-        return {}
 
     def _least(self, lo: int, hi: int) -> tuple[float, float]:
         """Estimate and variance with the weights of least variance; the variance is at least that of one cell more."""

@@ -17,9 +17,8 @@ import numpy as np
 from ..arrays import Int64
 from ..baselines import BASELINES
 from ..errors import InputError, UnnoiseError
-from ..estimators._fit import Fit
 from ..estimators.falling import falling
-from ..estimators.methods import METHODS, check_method
+from ..estimators.methods import METHODS, Fit, check_method
 from ..noise import DiscreteLaplace, Exact
 from ..noisy import NoisyProfile, tally
 from .advise import simulated_curve

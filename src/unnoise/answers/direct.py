@@ -27,9 +27,9 @@ from scipy.special import ndtri
 from ..arrays import Floats, Int64
 from ..curve import TOP, NoisyCurve
 from ..errors import InputError
-from ..estimators._fit import Notice
 from ..estimators.falling import falling, largest_count, spread, upper_quantile
 from ..estimators.linear import Function
+from ..estimators.methods import Notice
 from .bands import Limits
 from .diagram import Diagram
 from .estimate import NO_END, Estimate

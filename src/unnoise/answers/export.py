@@ -20,8 +20,19 @@ from ..errors import InputError
 from ..text import inert, inert_html
 from .estimate import Estimate
 from .questions import Sheet, mark
-from .render import HUGE, NO_LIMIT, first_sentence, plain
-from .report_tables import Columns, as_columns, csv_text, long_table, ranges_of, span, whole_dict
+from .render import (
+    HUGE,
+    NO_LIMIT,
+    Columns,
+    as_columns,
+    csv_text,
+    first_sentence,
+    long_table,
+    plain,
+    ranges_of,
+    span,
+    whole_dict,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from .compare import Comparison

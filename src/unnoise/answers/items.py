@@ -42,10 +42,9 @@ from scipy.optimize import brentq
 from ..arrays import Floats, Int64
 from ..engine.posterior import Posterior
 from ..errors import InputError
-from ..estimators._fit import Notice
 from ..estimators.collisions import ItemLaw, collisions, decompound
 from ..estimators.linear import Function
-from ..estimators.methods import METHODS, estimate_law
+from ..estimators.methods import METHODS, Notice, estimate_law
 from ..noisy import NoisyProfile
 from .bands import Limits
 from .estimate import NO_END, TOO_NOISY, Estimate

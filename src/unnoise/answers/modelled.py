@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -100,6 +100,10 @@ def positive_limits(value: Floats, stderr: Floats, level: float) -> tuple[Floats
 @dataclass(frozen=True, eq=False, repr=False)
 class ModelledProfile(Profile):
     """A profile whose intervals come from the posterior of the averaged models."""
+
+    _known_curves: dict[float, tuple[Floats, Floats]] = field(default_factory=dict, init=False)
+    _known_most: dict[float, float] = field(default_factory=dict, init=False)
+    """What :meth:`_curve` and :meth:`_most` have found, by level: a table asks for them dozens of times."""
 
     @property
     def kind(self) -> str:
@@ -304,21 +308,11 @@ class ModelledProfile(Profile):
         return np.where(moves, np.minimum(upper + share * within, here), here), np.where(
             moves, np.maximum(upper + most * within, here), here)
 
-    @cached_property
-    def _known_curves(self) -> dict[float, tuple[Floats, Floats]]:
-        """What :meth:`_curve` has found, by level."""
-        return {}
-
     def _most(self, level: float) -> float:
         """Upper limit of all occurrences: no more than a k-th as many items occur k times."""
         if level not in self._known_most:
             self._known_most[level] = self._total(level).high
         return self._known_most[level]
-
-    @cached_property
-    def _known_most(self) -> dict[float, float]:
-        """What :meth:`_most` has found, by level: a table asks for it dozens of times."""
-        return {}
 
     def _band(self, lo: int, hi: int, level: float, unit: float) -> Estimate:
         answer = self._answers(np.array([lo]), np.array([hi]), level, unit)

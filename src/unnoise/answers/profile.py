@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from ..arrays import Floats, Int64
 from ..checks import check_choice, check_integer, check_level, check_number, check_share
 from ..errors import InputError
-from ..estimators._fit import Fit, Notice
 from ..estimators.linear import Function
+from ..estimators.methods import Fit, Notice
 from ..noisy import NoisyProfile
 from . import render as _render
 from .bands import Bands, Limits
@@ -284,7 +284,7 @@ class Profile:
         other = {"robust": Profile, "model": ModelledProfile}
         if type(self) not in other.values():
             raise InputError(f"kind must be {self.kind!r} for a {self.noisy.layout.kind} release, got {kind!r}")
-        given = {f.name: getattr(self, f.name) for f in fields(self)}
+        given = {f.name: getattr(self, f.name) for f in fields(self) if f.init}
         return other[kind](**given)
 
     def _correlation(self, lo: Int64, hi: Int64) -> Floats:
@@ -374,7 +374,7 @@ class Profile:
         """Invert the band of the cumulative curve: first near occupied values, then at every count in question."""
         rough = np.unique(np.concatenate([self.noisy.values, self.noisy.values + 1, self.support, [0]]))
         low, high = self._invert(rough[rough >= 0], q, level)
-        offsets = self._offsets(level)
+        offsets = self._band_estimator.breakpoints(level)
         low, high = max(0, low + 2 * int(offsets[0])), high + 2 * int(offsets[-1])
         if high - low <= DENSE_SEARCH:
             fine = np.arange(low, high + 1)
@@ -383,10 +383,6 @@ class Profile:
             near = near[: np.searchsorted(near, high, side="right")]
             fine = np.unique((near[:, None] + offsets).clip(low, high))
         return self._invert(fine, q, level)
-
-    def _offsets(self, level: float) -> Int64:
-        """Distances from a noisy value at which the band of the cumulative curve can change."""
-        return self._band_estimator.breakpoints(level)
 
     def _invert(self, t: Int64, q: float, level: float) -> tuple[int, int]:
         """Return the first and last t for which C(t) ≥ q and C(t − 1) < q are both possible."""

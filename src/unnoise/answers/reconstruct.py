@@ -18,8 +18,7 @@ import numpy as np
 
 from ..curve import NoisyCurve
 from ..errors import ConvergenceError, InputError
-from ..estimators._fit import check_max_count, check_noise
-from ..estimators.methods import METHODS, check_method, estimate_law
+from ..estimators.methods import METHODS, check_max_count, check_method, check_noise, estimate_law
 from ..noise import DiscreteLaplace, Exact, exact_positive
 from ..noisy import NoisyCounts, NoisyProfile
 from .check import Cliff, check_claim, find_cliffs, warn_if_wrong

@@ -1,16 +1,18 @@
-"""Profiles and tables as text, HTML and plain Python."""
+"""Profiles and tables as text, HTML and plain Python; for programs one long table of all answers and ranges."""
 
 from __future__ import annotations
 
+import csv
+import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..arrays import Int64
-from ..text import inert_html
+from ..text import inert_cell, inert_html
 from .estimate import Estimate
 from .questions import ITEM, MEDIAN, TOTAL, Asked, Sheet, mark
 
@@ -18,10 +20,12 @@ if TYPE_CHECKING:
     from .profile import Profile, Table
 
 __all__ = [
-    "Said", "as_dict", "chosen_counts", "first_sentence", "profile_html", "profile_text", "protected",
-    "rich_table", "sensible", "sheet_dict",
-    "table_html", "table_text",
+    "Columns", "Said", "as_columns", "as_dict", "chosen_counts", "csv_text", "first_sentence", "long_table", "plain",
+    "profile_html", "profile_text", "protected", "ranges_of", "rich_table", "sensible", "sheet_dict", "span",
+    "table_html", "table_text", "whole_dict",
 ]  # fmt: skip
+
+Columns = Mapping[str, Sequence[Any]]
 
 HEAD = ("distinct", "total", "exactly_1", "entropy")
 """The questions of a short table."""
@@ -243,6 +247,9 @@ def table_html(table: Table) -> str:
     return _html_table(_table_rows(table))
 
 
+# ── for programs ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 def as_dict(profile: Profile, level: float) -> dict[str, Any]:
     """Return a profile as plain Python, ready for JSON."""
     return sheet_dict(Sheet.of(profile, Asked(level=level)))
@@ -290,3 +297,62 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if np.isfinite(value) else None
     return str(value)
+
+
+def whole_dict(named: Mapping[str, Sheet], guarantee: str) -> dict[str, Any]:
+    """Return everything as plain Python: what ``--json``, a .json file and the page's download hold."""
+    found = {name: sheet_dict(sheet) for name, sheet in named.items()}
+    body = found[""] if list(found) == [""] else {"groups": found}
+    return {**body, "guarantee": guarantee} if guarantee else body
+
+
+def as_columns(estimates: Sequence[Estimate]) -> dict[str, list[Any]]:
+    """Return estimates as columns."""
+    return {
+        "estimate": [e.value for e in estimates], "low": [e.low for e in estimates],
+        "high": [e.high for e in estimates], "level": [e.level for e in estimates],
+        "interval": [e.kind for e in estimates], "data_share": [e.data_share for e in estimates],
+        "note": [mark(e) for e in estimates],
+    }  # fmt: skip
+
+
+def span(first: int, last: int) -> str:
+    """Write a range of counts.
+
+    >>> span(7, 7), span(1000, 1299)
+    ('7', '1,000–1,299')
+    """
+    return f"{first:,}" if first == last else f"{first:,}–{last:,}"
+
+
+def ranges_of(sheet: Sheet) -> list[tuple[int, int, Estimate]]:
+    """Return first, last and the items in each range of counts."""
+    curve, level = sheet.exact, sheet.asked.level
+    width = curve.last - curve.first + 1
+    ends = zip(curve.first.tolist(), curve.last.tolist())
+    triples = zip(curve.value * width, curve.low * width, curve.high * width)
+    return [(a, b, Estimate(float(v), 0.0, float(lo), float(hi), level)) for (a, b), (v, lo, hi) in zip(ends, triples)]
+
+
+def long_table(named: Mapping[str, Sheet]) -> Columns:
+    """One row per answer and range: group, question, the counts it is about, estimate and interval."""
+    rows: list[tuple[str, str, int | None, int | None, Estimate]] = []
+    for name, sheet in named.items():
+        for question in sheet.questions:
+            count = int(question.key.rpartition("_")[2]) if question.key[-1].isdigit() else None
+            last = count if question.key.startswith("exactly") else None
+            rows.append((name, question.key, count, last, sheet.answers[question.key]))
+        rows += [(name, "range", first, last, estimate) for first, last, estimate in ranges_of(sheet)]
+    columns: dict[str, list[Any]] = {} if list(named) == [""] else {"group": [row[0] for row in rows]}
+    columns |= {"question": [r[1] for r in rows], "first": [r[2] for r in rows], "last": [r[3] for r in rows]}
+    return columns | as_columns([row[4] for row in rows])
+
+
+def csv_text(long: Columns) -> str:
+    """Return the long table as CSV: what a .csv file and the page's download hold."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(long)
+    for row in zip(*long.values()):
+        writer.writerow([inert_cell(cell) if isinstance(cell, str) else cell for cell in row])
+    return out.getvalue()

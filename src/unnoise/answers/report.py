@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Mapping, Sequence
 from datetime import date
 from importlib import resources
@@ -24,10 +25,10 @@ from ..arrays import Floats, Int64
 from ..curve import ALL_GROUPS
 from ..noise import tidy
 from ..text import inert, inert_html, inert_json
+from .estimate import Estimate, number, percent
 from .plots import DARK, LIGHT
-from .questions import Asked, Curve, Sheet, sheets, true_curve
-from .render import first_sentence, plain, protected, sensible
-from .report_tables import answers_table, csv_text, long_table, numbers_table, parameters, whole_dict
+from .questions import Asked, Curve, Question, Sheet, mark, sheets, true_curve
+from .render import csv_text, first_sentence, long_table, plain, protected, ranges_of, sensible, span, whole_dict
 
 if TYPE_CHECKING:
     from .profile import Profile
@@ -90,7 +91,7 @@ def report_page(
     truths = truth if isinstance(truth, Mapping) else ({} if truth is None else {"": truth})
     data = [_profile_data(name, sheet, truths.get(name), list(named)) for name, sheet in named.items()]
     first, said = next(iter(named.values())), data[0]["said"]
-    notes, noun, percent = [*warnings, *warnings_of(named)], first.asked.noun, f"{100 * first.asked.level:g}"
+    notes, noun, level = [*warnings, *warnings_of(named)], first.asked.noun, f"{100 * first.asked.level:g}"
     many = inert_html(noun.many)
     return Template(_file("report.html")).substitute(
         title=inert_html(title),
@@ -102,10 +103,10 @@ def report_page(
         headline=_headline(said),
         lede=inert_html(said["lede"]),
         many=many,
-        level=f"{percent} %",
+        level=f"{level} %",
         hint="Point at the curve to read a value, or step along it with the arrow keys.",
         multiples=_multiples(named) if len(named) > 1 else "",
-        intervals=f"Estimates with {percent} % intervals, from what was released alone.",
+        intervals=f"Estimates with {level} % intervals, from what was released alone.",
         answers=answers_table(named),
         numbers="".join(numbers_table(name, sheet) for name, sheet in named.items()),
         csv=_as_link("text/csv", csv_text(long_table(named))),
@@ -114,7 +115,7 @@ def report_page(
         parameters=parameters(first.profile),
         warnings=_warning_box(notes),
         reading=Template(READING).substitute(
-            many=many, verb=inert_html(noun.verb), level=f"{percent} %", times=percent
+            many=many, verb=inert_html(noun.verb), level=f"{level} %", times=level
         ),
         data=_safe_json({"profiles": data, "noun": vars(noun)}),
     )
@@ -233,3 +234,117 @@ def _warning_box(notes: Sequence[str]) -> str:
         '<section class="card warn" aria-labelledby="warnings-title">'
         f'<h2 id="warnings-title">Please note</h2><ul>{entries}</ul></section>'
     )
+
+
+# ── tables ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def answers_table(named: Mapping[str, Sheet]) -> str:
+    """Write the answers: of one profile with their precision, of several side by side."""
+    asked = next(iter(named.values())).asked
+    columns = [dict(sheet.shown) for sheet in named.values()]
+    interval = f"{100 * asked.level:g} % interval"
+    heads = list(named) if len(named) > 1 else ["Estimate", interval, "Precision"]
+    head = "".join(f'<th scope="col" class="number">{inert_html(name)}</th>' for name in heads)
+    rows = []
+    for question in asked.questions:
+        found = [column.get(question) for column in columns]
+        if not any(estimate is not None for estimate in found):
+            continue
+        what = question.explained(asked.noun)
+        small = f"<small>{inert_html(what)}</small>" if what else ""
+        if len(named) == 1:
+            cells = _cells(question, found[0], interval)
+        else:
+            cells = "".join(_group_cell(question, e, name) for e, name in zip(found, named))
+        rows.append(f'<tr><th scope="row">{inert_html(question.labelled(asked.noun))}{small}</th>{cells}</tr>')
+    top = f'<thead><tr><th scope="col">Question</th>{head}</tr></thead>'
+    return (
+        f'<div class="scroll"><table class="answers" style="--groups:{len(named)}">{top}'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _tag(estimate: Estimate) -> str:
+    note = mark(estimate)
+    return f' <span class="tag">{inert_html(note)}</span>' if note else ""
+
+
+def _cells(question: Question, estimate: Estimate | None, interval: str) -> str:
+    if estimate is None:
+        return '<td class="number" colspan="3">–</td>'
+    value, low, high = sensible(estimate, whole=question.whole)
+    half = (estimate.high - estimate.low) / 2
+    relative = f"± {percent(half / abs(estimate.value))}" if estimate.value and half else ""
+    tag = _tag(estimate)
+    return (
+        f'<td class="number value">{value}</td><td class="number range" data-label="{interval}">{low} – {high}</td>'
+        f'<td class="number range precision">{tag or relative}</td>'
+    )
+
+
+def _group_cell(question: Question, estimate: Estimate | None, group: str) -> str:
+    label = f'data-label="{inert_html(group)}"'
+    if estimate is None:
+        return f'<td class="number" {label}>–</td>'
+    value, low, high = sensible(estimate, whole=question.whole)
+    return f'<td class="number" {label}><b>{value}</b><small>{low} – {high}{_tag(estimate)}</small></td>'
+
+
+def numbers_table(name: str, sheet: Sheet) -> str:
+    """The numbers behind the picture as a table, for screen readers: whole items in each range of counts."""
+    many = inert_html(sheet.asked.noun.many)
+    heads = ("times", many, "from", "to", "at least so often", "from", "to")
+    head = "".join(f'<th scope="col" class="number">{text}</th>' for text in heads)
+    reach, rows = sheet.reach, []
+    for i, (first, last, inside) in enumerate(ranges_of(sheet)):
+        above = Estimate(reach.value[i], 0.0, reach.low[i], reach.high[i])
+        body = "".join(f'<td class="number">{x}</td>' for x in (*sensible(inside), *sensible(above)))
+        rows.append(f'<tr><th scope="row" class="number">{span(first, last)}</th>{body}</tr>')
+    caption = inert_html(name) or f"{many.capitalize()} by number of occurrences"
+    return (
+        f'<p class="cue">Seven columns: swipe sideways to see all of them.</p><div class="scroll"><table class="all">'
+        f"<caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def parameters(profile: Profile) -> str:
+    """List the public parameters."""
+    noise, layout = profile.noisy.noise, profile.noisy.layout
+    kinds = {
+        "hashed": "items fall into cells by their hash; collisions are taken out of the statistics",
+        "known": "one cell for each item of a domain declared beforehand",
+        "sampled": "one cell for each item of a hashed sample of the domain",
+        "direct": "of the profile itself, on a grid that depends on no data",
+    }
+    epsilon, unit = protected(profile)
+    times = "one noise in every cell" if noise.power == 1 else "noises of merged sketches and later epochs add up"
+    spread = number(float(f"{math.sqrt(noise.variance):.2g}"))
+    factor = number(float(f"{math.exp(min(float(epsilon), 700.0)):.3g}"))
+    facts = [
+        ("Privacy parameter ε", tidy(epsilon), f"{unit} changes the odds of any outcome at most {factor}-fold"),
+        ("Noise power ρ", tidy(noise.power), f"{times}; standard deviation {spread}"),
+        ("Numbers released" if layout.kind == "direct" else "Cells", f"{profile.cells:,}", kinds[layout.kind]),
+    ]
+    whole = getattr(profile.noisy, "whole", 0)
+    if 0 < whole < 1:
+        facts.append(("Of it, all groups together", tidy(whole * epsilon), "as a second release of the same rows"))
+    if layout.domain is not None:
+        facts.append(("Declared domain", f"{layout.domain:,}", "items, declared before any data"))
+    if layout.rate is not None:
+        facts.append(("Sampling rate", tidy(layout.rate), "of the domain"))
+    load = profile.diagnostics.get("load")
+    if load is not None:
+        facts.append(("Load", number(float(load)), "items per cell, estimated"))
+    if layout.levels > 1:
+        facts.append(("Levels", str(layout.levels), "each with its own range of cells"))
+    if layout.max_contributions:
+        facts.append(("Occurrences per person", f"at most {layout.max_contributions:,}", "in one reading of the data"))
+    if layout.pan_private:
+        facts.append(("Pan-private", "yes", "fresh noise at release as well"))
+    facts.append(("Reconstruction", profile.method, "from the noisy counts alone"))
+    entries = "".join(
+        f"<div><dt>{inert_html(label)}</dt><dd>{inert_html(value)}<small>{inert_html(what)}</small></dd></div>"
+        for label, value, what in facts
+    )
+    return f'<dl class="facts">{entries}</dl>'

@@ -33,9 +33,9 @@ from scipy.optimize import isotonic_regression
 from .._sampler import discrete_laplace, open_stream
 from ..arrays import Floats, Int64
 from ..errors import InputError
-from ..estimators._fit import Fit
 from ..estimators.isotonic import isotonic
 from ..estimators.lp import lp as linear_program
+from ..estimators.methods import Fit
 from ..noise import Exact, exact_positive
 from ..noisy import NoisyProfile
 

@@ -39,8 +39,8 @@ BAR, EIGHTHS = 28, ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 
 def print_sheets(found: Mapping[str, Sheet], guarantee: str = "", *, as_json: bool = False) -> None:
     """Print answers, entries and the promise."""
+    from ..answers.render import whole_dict
     from ..answers.report import warnings_of
-    from ..answers.report_tables import whole_dict
 
     if as_json:
         print_json(whole_dict(found, guarantee))
@@ -88,8 +88,7 @@ def _print_one(sheet: Sheet, console: Console) -> None:
 
 def _entries(sheet: Sheet) -> Any:
     """Return the table of frequencies; its bars are drawn in eighths of a character."""
-    from ..answers.render import rich_table, sensible
-    from ..answers.report_tables import ranges_of, span
+    from ..answers.render import ranges_of, rich_table, sensible, span
 
     table = rich_table("times", inert_markup(sheet.asked.noun.many), "95 % interval", "", left=("",))
     ranges = ranges_of(sheet)

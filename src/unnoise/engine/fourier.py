@@ -137,6 +137,10 @@ class Part:
         """Cells in each row, the background's among them."""
         return self.tally + BACKGROUND
 
+    def rows_under(self, cumulated: Floats) -> Floats:
+        """Probability of each row, background and all, under a law (or laws, down) cumulated up to the rows' ends."""
+        return np.maximum(np.diff(cumulated, prepend=0.0, append=1.0), 0.0) + BACKGROUND / self.cells
+
 
 @dataclass(frozen=True, eq=False)
 class SeenRows:
@@ -157,7 +161,8 @@ class SeenRows:
 class FourierChannel:
     """Noisy cells of one or several ranges, of any power, known or hashed.
 
-    blocks : the blocks of counts that masses belong to
+    blocks : the blocks of counts that masses belong to; widths : number of counts in each of them
+    atoms : the single counts with a mass of their own beside the walk; above : FAR where items may lie above every row
     parts : the ranges of cells
     collide : whether items share cells (hashed)
     origin : what counts and noisy counts are counted from: the first count of a run
@@ -167,14 +172,10 @@ class FourierChannel:
     def __init__(self, blocks: Blocks, parts: tuple[Part, ...], noise: DiscreteLaplace, *, collide: bool,
                  origin: int = 0, bound: int | None = None, law: _Law | None = None) -> None:
         self.blocks, self.parts, self.noise, self.collide, self.origin = blocks, parts, noise, collide, origin
-        self.bound = bound
+        self.widths, self.atoms, self.bound = blocks.widths, blocks.atoms, bound
+        self.above = self.atoms[self.atoms >= FAR]
         self.law = law or _Law(noise, max(int(part.ends[-1]) for part in parts))
         self._indices: dict[int, tuple[Int64, Int64]] = {}
-
-    @property
-    def widths(self) -> Floats:
-        """Number of counts in each block."""
-        return self.blocks.widths
 
     def with_blocks(self, blocks: Blocks) -> FourierChannel:
         """The same cells with other blocks."""
@@ -189,16 +190,6 @@ class FourierChannel:
     def only(self, counts: Int64) -> FourierChannel:
         """The same cells seen from masses at these counts alone, and above every row if the channel has that."""
         return self.with_blocks(Blocks(NONE, NONE, 0).with_atoms(np.append(counts, self.above)))
-
-    @property
-    def atoms(self) -> Int64:
-        """Single counts with a mass of their own beside the walk."""
-        return self.blocks.atoms
-
-    @property
-    def above(self) -> Int64:
-        """FAR where items may lie above every row, else nothing."""
-        return self.atoms[self.atoms >= FAR]
 
     @cached_property
     def grid(self) -> Grid:
@@ -216,18 +207,15 @@ class FourierChannel:
 
     def at(self, mass: Floats) -> SeenRows:
         """See these masses through the channel."""
-        if not self.collide:
-            return self._one_by_one(mass)
-        value, rows = 0.0, []
+        if not self.collide:  # the law is linear in the masses
+            rows = [part.rate * (shifted @ mass) + BACKGROUND / part.cells
+                    for part, shifted in zip(self.parts, self._alone)]  # fmt: skip
+            value = float(sum(self._told(rows))) - float(mass.sum()) * self.exposure
+            return SeenRows(mass, value, tuple(rows), self._noise_once, self._alone)
         around = self.law.transform(self.blocks.spread(mass, self.law.last)) - float(mass.sum())
         once = self.law.cumulated(self._rates * around)
-        for part, at_ends, cumulated in zip(self.parts, self._at_ends, once):
-            seen = cumulated[at_ends]
-            seen[1:] -= cumulated[at_ends[:-1]]
-            chances = np.maximum(np.append(seen, 1.0 - cumulated[at_ends[-1]]), 0.0) + BACKGROUND / part.cells
-            value += float(part.seen @ np.log(chances))
-            rows.append(chances)
-        return SeenRows(mass, value, tuple(rows), once)
+        rows = [part.rows_under(law[ends]) for part, ends, law in zip(self.parts, self._at_ends, once)]
+        return SeenRows(mass, float(sum(self._told(rows))), tuple(rows), once)
 
     def values(self, sets: Sequence[tuple[Int64, Floats]]) -> Floats:
         """Log likelihood of masses at a few counts (and above every row, last), for many such sets at once.
@@ -245,23 +233,20 @@ class FourierChannel:
             mass[np.searchsorted(counts, places)] = given[: places.size]
             mass[counts.size :] = given[places.size :]
         if not self.collide:
-            alone, exposed = self.only(counts)._alone, masses.sum(axis=1) * self.exposure
-            rows = [part.rate * (masses @ each.T) for part, each in zip(self.parts, alone)]
-            return np.asarray(self._told(rows) - exposed)
+            rows = [part.rate * (masses @ shifted.T) + BACKGROUND / part.cells
+                    for part, shifted in zip(self.parts, self.only(counts)._alone)]  # fmt: skip
+            return np.asarray(np.sum(self._told(rows), axis=0) - masses.sum(axis=1) * self.exposure)
         at_counts = np.zeros((len(sets), self.law.last + 1))
         near = counts[counts <= self.law.last]
         at_counts[:, near] = masses[:, : near.size]
         around = self.law.transform(at_counts) - masses.sum(axis=1)[:, None]
-        rows = []
-        for part, at_ends in zip(self.parts, self._at_ends):
-            cumulated = self.law.cumulated(part.rate * around)[:, at_ends]
-            rows.append(np.maximum(np.diff(cumulated, axis=1, prepend=0.0, append=1.0), 0.0))
-        return self._told(rows)
+        rows = [part.rows_under(self.law.cumulated(part.rate * around)[:, ends])
+                for part, ends in zip(self.parts, self._at_ends)]  # fmt: skip
+        return np.asarray(np.sum(self._told(rows), axis=0))
 
-    def _told(self, rows: Sequence[Floats]) -> Floats:
-        """Log likelihood of the cells for each law (down), part by part given by its rows without the background."""
-        told = [np.log(each + BACKGROUND / part.cells) @ part.seen for part, each in zip(self.parts, rows)]
-        return np.asarray(np.sum(told, axis=0))
+    def _told(self, rows: Sequence[Floats]) -> list[Floats]:
+        """Log likelihood of the cells of each part, under one law of its rows or under several (down)."""
+        return [np.log(each) @ part.seen for part, each in zip(self.parts, rows)]
 
     @cached_property
     def _rates(self) -> Floats:
@@ -272,13 +257,6 @@ class FourierChannel:
     def _at_ends(self) -> list[Int64]:
         """Where in the cumulated law the rows of each part end."""
         return [part.ends - self.law.low for part in self.parts]
-
-    def _one_by_one(self, mass: Floats) -> SeenRows:
-        """See masses that share no cells: the law is linear in them."""
-        rows = [part.rate * (shifted @ mass) + BACKGROUND / part.cells
-                for part, shifted in zip(self.parts, self._alone)]  # fmt: skip
-        told = sum(float(part.seen @ np.log(seen)) for part, seen in zip(self.parts, rows))
-        return SeenRows(mass, told - float(mass.sum()) * self.exposure, tuple(rows), self._noise_once, self._alone)
 
     @cached_property
     def _noise_once(self) -> Floats:

@@ -37,8 +37,7 @@ from ..arrays import Floats, Int64
 from .banded import BandedChannel
 from .channel import FAR, Dense, add_diagonal
 from .fourier import FourierChannel
-from .mode import find_mode
-from .walk import LEVEL, Walk
+from .walk import LEVEL, Walk, find_mode
 
 __all__ = ["Mixture", "Places", "likely_points", "pulled_points"]
 

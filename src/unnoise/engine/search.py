@@ -34,9 +34,8 @@ from scipy.special import gammaln
 from ..arrays import Floats, Int64
 from .channel import Channel, Seeing
 from .families import APART_FIRST, FAMILIES, HEADS, PERIODS, Family, likely_periods, shares
-from .mode import find_mode
 from .points import Mixture, Places, pulled_points
-from .walk import Walk
+from .walk import Walk, find_mode
 
 __all__ = ["Model", "Search", "add_points", "certify", "explore"]
 

@@ -44,9 +44,8 @@ import numpy as np
 from ..arrays import Floats, Int64
 from ..errors import InputError
 from ..noise import DiscreteLaplace
-from ..noisy import NoisyProfile
 
-__all__ = ["NEGLIGIBLE", "POINTS_LIMIT", "Comb", "Stretch", "clip_rows", "fold", "stretches_of"]
+__all__ = ["NEGLIGIBLE", "POINTS_LIMIT", "Comb", "Stretch", "clip_rows", "stretches_of"]
 
 
 POINTS_LIMIT = 20_000_000
@@ -250,16 +249,6 @@ def _dense(band: Floats) -> Floats:
     for k in range(1, min(band.shape[0], size)):
         matrix += np.diag(band[k, : size - k], -k) + np.diag(band[k, : size - k], k)
     return matrix
-
-
-def fold(noisy: NoisyProfile, bound: int | None) -> tuple[Int64, Floats]:
-    """Values folded into [0, bound] and their shares of the cells."""
-    values, tally = noisy.folded()
-    if bound is None or values[-1] <= bound:
-        return values, tally / noisy.cells
-    kept = int(np.searchsorted(values, bound))
-    folded = np.append(values[:kept], bound)
-    return folded, np.append(tally[:kept], tally[kept:].sum()) / noisy.cells
 
 
 def stretches_of(

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from ..arrays import Floats, Int64
 
@@ -77,7 +78,7 @@ def fit_positive(
     """
     whitened = [_whiten(*part) for part in parts]
     y, design = np.concatenate([w[0] for w in whitened]), np.concatenate([w[1] for w in whitened])
-    back = _block_diagonal([w[2] for w in whitened])
+    back = block_diag(*(w[2] for w in whitened))
     orders = [order for order in ORDERS if order < max(at.size, 2)]
     walks = list(product(supports or [np.ones(at.size)], shapes or [np.zeros(at.size)], orders))
     masks = np.array([support for support, _, _ in walks])
@@ -99,12 +100,6 @@ def _whiten(y: Floats, design: Floats, cov: Floats) -> tuple[Floats, Floats, Flo
     keep = values > KEPT * values[-1]
     matrix = (vectors[:, keep] / np.sqrt(values[keep])).T / sd
     return matrix @ y, matrix @ design, matrix
-
-
-def _block_diagonal(matrices: list[Floats]) -> Floats:
-    from scipy.linalg import block_diag
-
-    return np.asarray(block_diag(*matrices))
 
 
 def _level(y: Floats, design: Floats) -> float:

@@ -31,9 +31,9 @@ from scipy.optimize import isotonic_regression
 from ..arrays import Floats, Int64
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
-from ._fit import Fit
 from ._series import convolve, logarithm, product, reciprocal
 from .linear import weights
+from .methods import Fit
 
 __all__ = ["LENGTH", "CellLaw", "Law", "Rung", "Tail", "climb"]
 

@@ -24,10 +24,10 @@ import numpy as np
 from ..arrays import Floats
 from ..errors import ConvergenceError
 from ..noisy import NoisyProfile
-from ._fit import Fit, check_input
 from .banded import likelihood
 from .cells import cell_law_of
 from .isotonic import isotonic
+from .methods import Fit, check_input
 
 __all__ = ["auto", "smooth", "whole_cells"]
 

@@ -26,13 +26,13 @@ from .._circulant import as_norm
 from ..arrays import Floats, Int64
 from ..errors import ConvergenceError, InputError
 from ..noise import DiscreteLaplace
-from ..noisy import NoisyProfile
+from ..noisy import NoisyProfile, combine
 from ._chain import Chain, Line, Operator
-from ._comb import NEGLIGIBLE, Comb, Stretch, clip_rows, fold, stretches_of
-from ._fit import Fit, check_input
+from ._comb import NEGLIGIBLE, Comb, Stretch, clip_rows, stretches_of
 from ._ipm import Optimum, maximise
 from ._leastnorm import LeastNorm, least_norm
 from .linear import smoothed_tally
+from .methods import Fit, check_input
 
 __all__ = ["exact", "likelihood"]
 
@@ -250,11 +250,11 @@ def _problem(noisy: NoisyProfile, bound: int | None) -> tuple[Int64, Floats, Ope
     """Points, shares of rows, channel, and the logarithm of what the channel leaves out of each row's probability."""
     noise = noisy.noise
     if noise.power == 1:
-        values, y = fold(noisy, bound)
+        values, tally = combine([(np.clip(noisy.values, 0, bound), noisy.tally)])
         ends = (values == 0) | (values == (-1 if bound is None else bound))
         # a row inside has probability (1−a)/(1+a)·x, a folded one 1/(1+a)·x
         constant = np.where(ends, -math.log1p(noise.a), noise.log_scale)
-        return values, y, Chain(values, noise), constant
+        return values, tally / noisy.cells, Chain(values, noise), constant
     rows, y, whole = _completed(noisy, bound)
     anchors = np.unique(np.clip(noisy.values, 0, bound))
     stretches = stretches_of(rows, anchors, whole, bound)

@@ -1,7 +1,7 @@
 """The cells of a known or sampled domain by the engine, whatever the power of the noise.
 
 The body of the noisy profile is a few runs of counts around which cells lie close together
-(:mod:`unnoise.engine.body`); cells outside stay at their noisy counts.
+(:mod:`unnoise.engine.banded`); cells outside stay at their noisy counts.
 
 *One noise*: all runs together through the banded channel, every count by itself; the maximum-likelihood profile begins
 the walks and proposes points. *Several*: each run by itself through the Fourier channel, counts taken from the run's
@@ -25,8 +25,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ..arrays import Floats, Int64
-from ..engine.banded import BandedChannel
-from ..engine.body import FEW, Body, body_of, cells_in, dense_runs, runs_within, window_of
+from ..engine.banded import ENOUGH, BandedChannel, Body, body_of, cells_in, dense_runs, runs_within, window_of
 from ..engine.channel import Blocks
 from ..engine.fourier import BACKGROUND, FINENESS, NEGLIGIBLE, FourierChannel, Part
 from ..engine.points import Places, likely_points
@@ -34,7 +33,7 @@ from ..engine.posterior import Posterior, average, posterior, weights
 from ..engine.search import Model, Search, add_points, certify, explore
 from ..errors import ConvergenceError
 from ..noise import DiscreteLaplace
-from ..noisy import NoisyProfile
+from ..noisy import NoisyProfile, combine
 from ._series import convolve, convolve_valid
 from .banded import likelihood
 
@@ -270,8 +269,7 @@ def _local_mean(body: Body, noisy: NoisyProfile) -> Floats:
 def _runs(values: Int64, noisy: NoisyProfile) -> list[tuple[int, int]]:
     """Return the runs to model, largest number of cells first."""
     window = window_of(noisy.noise)
-    folded, where = np.unique(values, return_inverse=True)
-    tally = np.bincount(where, weights=noisy.tally).astype(np.int64)
+    folded, tally = combine([(values, noisy.tally)])
     runs = runs_within(folded, tally, window, LONGEST)[0]
     widened = [(0 if low <= window else low, high) for low, high in runs]
     most = np.argsort(-cells_in(widened, folded, tally), kind="stable")[:MOST_RUNS]
@@ -350,7 +348,7 @@ def known_law(noisy: NoisyProfile, max_count: int | None = None) -> KnownLaw | N
 
 def _last(noisy: NoisyProfile) -> int:
     """Where the cells become sparse: the end of the last dense run, within FURTHEST or the reach of the noise."""
-    runs = dense_runs(np.maximum(noisy.values, 0), noisy.tally, window_of(noisy.noise), FEW)
+    runs = dense_runs(np.maximum(noisy.values, 0), noisy.tally, window_of(noisy.noise), ENOUGH)
     longest = max(FURTHEST, noisy.noise.reach(1e-4))
     return max([3, *(min(high, longest) for low, high in runs if low <= longest)])
 

@@ -39,9 +39,9 @@ from ..engine.posterior import Posterior, posterior
 from ..engine.search import Search, add_points, certify, explore
 from ..errors import ConvergenceError, InputError, OverloadError
 from ..noisy import NoisyProfile
-from ._fit import Fit
 from ._ladder import LENGTH, CellLaw, Law, Tail, climb
 from ._series import cell_law, logarithm
+from .methods import Fit
 
 __all__ = ["ItemLaw", "Range", "collisions", "decompound", "level_shares", "ranges"]
 

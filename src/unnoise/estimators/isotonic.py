@@ -25,8 +25,8 @@ from scipy.optimize import brentq, isotonic_regression
 
 from ..arrays import Floats, Int64
 from ..noisy import NoisyProfile
-from ._fit import Fit, check_input
 from .linear import functional, linear
+from .methods import Fit, check_input
 
 __all__ = ["isotonic"]
 

@@ -39,8 +39,8 @@ from ..errors import InputError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile, as_signed_integers
 from ._continuation import DEGREES, Continuation, continued
-from ._fit import LARGEST, Fit, check_input, check_max_count, check_noise
 from ._series import convolve, convolve_valid
+from .methods import LARGEST, Fit, check_input, check_max_count, check_noise
 
 __all__ = [
     "Function", "functional", "least_weights", "linear", "repeated_taps", "second_difference_weight", "smoothed_tally",

@@ -23,7 +23,7 @@ from .._circulant import as_norm, p_norm
 from ..arrays import Floats
 from ..errors import ConvergenceError, InputError
 from ..noisy import NoisyProfile
-from ._fit import Fit
+from .methods import Fit
 from .paper import Window, diagnostics, frame
 
 __all__ = ["LONGEST", "lp"]

@@ -1,4 +1,4 @@
-"""The table of methods: the one place that says which estimators there are and what each of them is like.
+"""The table of methods: which estimators there are, what each asks of its input before it starts, what it returns.
 
 Adding an estimator takes its module, with a function of the method's name, and one row here: ``reconstruct``,
 ``compare``, ``plan``, the command line and the item profiles all read this table.
@@ -7,18 +7,21 @@ Adding an estimator takes its module, with a function of the method's name, and 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from ..errors import InputError
+from ..arrays import Floats, Int64
+from ..checks import is_integer
+from ..errors import InputError, PrivacyError
+from ..noise import DiscreteLaplace
+from ..noisy import NoisyProfile
 
-if TYPE_CHECKING:
-    from ..noisy import NoisyProfile
-    from ._fit import Fit
-
-__all__ = ["METHODS", "Items", "Method", "check_method", "estimate_law"]
+__all__ = [
+    "LARGEST", "METHODS", "Fit", "Items", "Method", "Notice", "check_input", "check_max_count", "check_method",
+    "check_noise", "estimate_law",
+]  # fmt: skip
 
 Items = Literal["fitted", "decompounded"]
 
@@ -82,3 +85,75 @@ def estimate_law(noisy: NoisyProfile, method: str, norm: float = 2, max_count: i
     row = METHODS[method]
     function: Callable[..., Fit] = getattr(import_module(f".{row.module}", __package__), method)
     return function(noisy, max_count=max_count, **({"norm": norm} if row.norms else {}))
+
+
+# ── what goes in and what comes out ─────────────────────────────────────────────────────────────────────────────────
+
+LARGEST = 1 << 62
+"""Noisy counts must stay below this, so that neighbours of a count never overflow 64 bits."""
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something a reader of the answers must know.
+
+    code : "overload", "too-noisy", "model", "misfit", "fallback" or "few-items", for programs
+    text : a sentence, for people
+    """
+
+    code: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """An estimated law of the cells, sparse: ``mass[i]`` is the share of cells with count ``support[i]``.
+
+    support : ascending counts ≥ 0, int64
+    mass : float64, equally long, adding up to 1; ≥ 0 for every method but ``linear``
+    method : name of the estimator
+    diagnostics : what the estimator has to say of its run
+    notices : what a reader of the answers must know, in every surface
+    """
+
+    support: Int64
+    mass: Floats
+    method: str
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)
+    notices: tuple[Notice, ...] = ()
+
+
+def check_noise(noise: Any) -> DiscreteLaplace:
+    """Refuse what is not discrete Laplace noise of power ≥ 1."""
+    if not isinstance(noise, DiscreteLaplace):
+        raise InputError(f"noise must be a DiscreteLaplace, got {type(noise).__name__}")
+    if noise.power < 1:
+        raise PrivacyError(
+            f"power must be ≥ 1 to reconstruct, got {noise.power}: less than one noise is a secret share, "
+            f"it would give epsilon={noise.actual_epsilon:.3g} in place of {float(noise.epsilon):g}"
+        )
+    return noise
+
+
+def check_max_count(max_count: Any) -> int | None:
+    """Return a declared upper bound of the counts as an int ≥ 0, or None where there is none."""
+    if max_count is None:
+        return None
+    if not is_integer(max_count):
+        raise InputError(f"max_count must be an integer or None, got {max_count!r}")
+    if not 0 <= max_count < LARGEST:
+        raise InputError(f"max_count must be ≥ 0 and below 2^62, got {max_count}")
+    return int(max_count)
+
+
+def check_input(noisy: Any, max_count: Any) -> int | None:
+    """Check a noisy profile and a declared bound; return the bound."""
+    if not isinstance(noisy, NoisyProfile):
+        raise InputError(f"noisy must be a NoisyProfile, got {type(noisy).__name__}")
+    check_noise(noisy.noise)
+    if abs(int(noisy.values[0])) >= LARGEST or abs(int(noisy.values[-1])) >= LARGEST:
+        raise InputError(f"noisy counts must be below 2^62, got {noisy.values[0]} to {noisy.values[-1]}")
+    return check_max_count(max_count)

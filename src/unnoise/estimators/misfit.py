@@ -20,13 +20,12 @@ import numpy as np
 
 from ..arrays import Floats, Int64
 from ..checks import check_integer
-from ..engine.banded import BandedChannel
-from ..engine.body import body_of
+from ..engine.banded import BandedChannel, body_of
 from ..errors import ConvergenceError, InputError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
-from ._fit import check_input
 from .cells import KnownCells, body_law, likely_masses
+from .methods import check_input
 
 __all__ = ["Misfit", "misfit"]
 

@@ -37,7 +37,7 @@ from ..errors import InputError
 from ..layout import Layout
 from ..noise import DiscreteLaplace, Exact
 from ..noisy import NoisyProfile, as_signed_integers, combine, tally
-from ._fit import Fit
+from .methods import Fit
 
 __all__ = ["LONGEST", "Window", "frame", "paper", "private_profile", "unfold"]
 

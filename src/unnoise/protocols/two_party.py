@@ -34,7 +34,7 @@ import struct
 import subprocess
 import sys
 from fractions import Fraction
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -46,7 +46,9 @@ from ..guard import Guarded, quiet
 from ..noise import DiscreteLaplace, Exact, exact_positive
 from ..noisy import as_signed_integers, tally
 
-__all__ = ["GRID", "Alice", "Bob", "answer_noise", "two_party_inner_product"]
+__all__ = [
+    "GRID", "Alice", "Bob", "FramedProcess", "answer_noise", "read_frame", "two_party_inner_product", "write_frame",
+]  # fmt: skip
 
 GRID = 1
 """Bob's answer is a multiple of this: inner products are integers, so nothing finer is of use."""
@@ -181,22 +183,23 @@ def two_party_inner_product(x: Any, y: Any, *, epsilon: Exact, norm: Any = 2) ->
     if left.size != right.size:
         raise InputError(f"x and y must be equally long, got {left.size} and {right.size}")
     with _Party("alice", left, exact, p) as alice, _Party("bob", right, exact, p) as bob:
-        alice.send(bob.send_receive(alice.receive()))
-        return int(alice.receive().decode())
+        bob._send(alice._heard())
+        alice._send(bob._heard())
+        return int(alice._heard().decode())
 
 
-class _Party:
-    """One party in a process of its own; frames of bytes go in and out through its pipes."""
+class FramedProcess:
+    """A process of its own that runs a function of this package; frames of bytes go in and out through its pipes."""
 
-    def __init__(self, role: str, vector: Int64, epsilon: Fraction, norm: float) -> None:
-        code = "from unnoise.protocols.two_party import _serve; _serve()"
+    def __init__(self, whose: str, function: str, *words: str) -> None:
+        module, name = function.rsplit(".", 1)
+        code = f"from unnoise.protocols.{module} import {name}; {name}()"
         self.process = subprocess.Popen(
-            [sys.executable, "-c", code, role, str(epsilon), str(norm)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-c", code, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
-        self.role = role
-        self.send(vector.astype(np.int8).tobytes())
+        self._whose = whose
 
-    def __enter__(self) -> _Party:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -206,29 +209,33 @@ class _Party:
         self.process.stdout.close()
         self.process.wait()
 
-    def send(self, frame: bytes) -> None:
-        _write(self.process.stdin, frame)
+    def _send(self, frame: bytes) -> None:
+        write_frame(self.process.stdin, frame)
 
-    def receive(self) -> bytes:
-        return _read(self.process.stdout, f"the process of {self.role}")
+    def _heard(self) -> bytes:
+        return read_frame(self.process.stdout, self._whose)
 
-    def send_receive(self, frame: bytes) -> bytes:
-        self.send(frame)
-        return self.receive()
+
+class _Party(FramedProcess):
+    """One party, who is told its vector first."""
+
+    def __init__(self, role: str, vector: Int64, epsilon: Fraction, norm: float) -> None:
+        super().__init__(f"the process of {role}", "two_party._serve", role, str(epsilon), str(norm))
+        self._send(vector.astype(np.int8).tobytes())
 
 
 def _serve() -> None:
     """Run one party: own vector from standard input, then the protocol's messages."""
     role, epsilon, norm = sys.argv[1:4]
     source, sink = sys.stdin.buffer, sys.stdout.buffer
-    vector = np.frombuffer(_read(source, "standard input"), dtype=np.int8).astype(np.int64)
+    vector = np.frombuffer(read_frame(source, "standard input"), dtype=np.int8).astype(np.int64)
     if role == "bob":
         bob = Bob(vector, epsilon=epsilon, norm=norm)
-        _write(sink, bob.reply(_read(source, "Alice")))
+        write_frame(sink, bob.reply(read_frame(source, "Alice")))
         return
     alice = Alice(vector, epsilon=epsilon)
-    _write(sink, alice.message())
-    _write(sink, str(alice.read(_read(source, "Bob"))).encode())
+    write_frame(sink, alice.message())
+    write_frame(sink, str(alice.read(read_frame(source, "Bob"))).encode())
 
 
 def _reconstruct(noisy: Int64, epsilon: Fraction, norm: float) -> Floats:
@@ -281,13 +288,13 @@ def _unpack(message: bytes, magic: bytes, d: int, epsilon: Fraction, payload: in
     return data[len(head) : -32]
 
 
-def _write(sink: Any, frame: bytes) -> None:
+def write_frame(sink: Any, frame: bytes) -> None:
     """Write one frame: its length in 8 bytes, then its bytes."""
     sink.write(struct.pack("<Q", len(frame)) + frame)
     sink.flush()
 
 
-def _read(source: Any, whose: str, *, may_end: bool = False) -> bytes:
+def read_frame(source: Any, whose: str, *, may_end: bool = False) -> bytes:
     """Read one frame, which is empty where the source may end and does."""
     head = source.read(8)
     if may_end and not head:

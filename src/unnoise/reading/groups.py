@@ -41,7 +41,7 @@ from ..errors import FormatError, IncompatibleError, InputError
 from ..guard import quiet, sync_folder, write_whole
 from ..noise import tidy
 from ..noisy import NoisyCounts
-from ..sketches.format.read import stored_digest
+from ..sketches.format import stored_digest
 from ..sketches.inputs import Rows, person_is_item, read_items
 from ..sketches.intake import take_in
 from ..sketches.sketch import Sketch

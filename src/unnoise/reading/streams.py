@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..errors import InputError
-from ..sketches.columns import validate
+from ..sketches.inputs import validate
 
 if TYPE_CHECKING:
     import polars as pl

@@ -46,8 +46,8 @@ def serve(
     import uvicorn
 
     from .app import make_app
-    from .shares import read_servers
     from .store import Store
+    from .sums import read_servers
 
     _log_as_json()
     with _alone(Path(folder)):

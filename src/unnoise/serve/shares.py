@@ -1,4 +1,4 @@
-"""One of the two servers over HTTP, and how the collector talks to both.
+"""One of the two servers over HTTP.
 
 A server of this kind holds shares of cells (:mod:`unnoise.protocols.shares`): each alone is uniform bits. It enforces
 the rules of the protocol by itself, whatever the collector asks; here is only the way in and out. The site that a
@@ -9,24 +9,21 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable
 from pathlib import Path
 
-import httpx
 from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from ..errors import FormatError, InputError
+from ..errors import InputError
 from ..protocols.shares import Server, Task
 from ..protocols.shares.server import SIDES, Side
 from ..protocols.shares.task import unpack
 from .app import service_of, visitor_of
-from .client import Client
 from .guard import Problem
 
-__all__ = ["HttpAdder", "Shelf", "read_servers", "share_routes"]
+__all__ = ["Shelf", "share_routes"]
 
 MESSAGE = "application/octet-stream"
 
@@ -138,38 +135,3 @@ async def _answer(request: Request) -> Response:
     answer = await to_thread.run_sync(server.answer, await _body(request, 1 << 24))
     await to_thread.run_sync(service_of(request).store.note, visitor, "answered a sum", server.task.epoch)
     return Response(answer, media_type=MESSAGE)
-
-
-class HttpAdder:
-    """A share server at an address, as the collector sees it."""
-
-    def __init__(self, client: Client, task: Task) -> None:
-        self._client, self._task = client, task
-        client.call("POST", "/shares", content=task.to_bytes())
-
-    def sites(self) -> dict[str, str]:
-        """Return the site of every report, by report id."""
-        return dict(self._client.call("GET", f"/shares/{self._task.id}/sites")["sites"])
-
-    def offer(self) -> bytes:
-        """Return which reports it holds."""
-        return self._client.raw("GET", f"/shares/{self._task.id}/offer")
-
-    def agree(self, reports: Iterable[str]) -> bytes:
-        """Return its word on a set."""
-        return self._client.raw("POST", f"/shares/{self._task.id}/agree", json={"reports": sorted(reports)})
-
-    def answer(self, agreement: bytes) -> bytes:
-        """Return its noised sum."""
-        return self._client.raw("POST", f"/shares/{self._task.id}/answer", content=agreement)
-
-
-def read_servers(path: Path) -> tuple[Client, Client]:
-    """Return the clients of the two servers that a JSON file names: {"servers": [{"url": …, "token": …}, …]}."""
-    try:
-        first, second = ((str(one["url"]), str(one["token"])) for one in json.loads(path.read_text())["servers"])
-    except (ValueError, TypeError, KeyError):
-        raise FormatError(f'{path}: must be {{"servers": [{{"url": …, "token": …}}, two of them]}}') from None
-    if httpx.URL(first[0]) == httpx.URL(second[0]):
-        raise InputError(f"the two servers must be two, got {first[0]} twice")
-    return Client(*first), Client(*second)

@@ -1,4 +1,4 @@
-"""Sums of the two servers: which were asked for, and asking for another, which costs ε.
+"""Sums of the two servers: talking to both, which sums were asked for, and asking for another, which costs ε.
 
 A sum is one release. Its sealed sketch (power 2) is kept like a report, under the sites that are in it; answers from it
 cost nothing more.
@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import httpx
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
+from ..errors import FormatError, InputError
 from ..guard import new_identity
 from . import schema
 from .client import Client
@@ -21,7 +24,45 @@ from .guard import Problem
 from .store import Store, now
 from .tasks import Task
 
-__all__ = ["ask_servers", "held", "sums_of"]
+if TYPE_CHECKING:
+    from ..protocols.shares import Task as ShareTask
+
+__all__ = ["HttpAdder", "ask_servers", "held", "read_servers", "sums_of"]
+
+
+def read_servers(path: Path) -> tuple[Client, Client]:
+    """Return the clients of the two servers that a JSON file names: {"servers": [{"url": …, "token": …}, …]}."""
+    try:
+        first, second = ((str(one["url"]), str(one["token"])) for one in json.loads(path.read_text())["servers"])
+    except (ValueError, TypeError, KeyError):
+        raise FormatError(f'{path}: must be {{"servers": [{{"url": …, "token": …}}, two of them]}}') from None
+    if httpx.URL(first[0]) == httpx.URL(second[0]):
+        raise InputError(f"the two servers must be two, got {first[0]} twice")
+    return Client(*first), Client(*second)
+
+
+class HttpAdder:
+    """A share server at an address, as the collector sees it."""
+
+    def __init__(self, client: Client, task: ShareTask) -> None:
+        self._client, self._task = client, task
+        client.call("POST", "/shares", content=task.to_bytes())
+
+    def sites(self) -> dict[str, str]:
+        """Return the site of every report, by report id."""
+        return dict(self._client.call("GET", f"/shares/{self._task.id}/sites")["sites"])
+
+    def offer(self) -> bytes:
+        """Return which reports it holds."""
+        return self._client.raw("GET", f"/shares/{self._task.id}/offer")
+
+    def agree(self, reports: Iterable[str]) -> bytes:
+        """Return its word on a set."""
+        return self._client.raw("POST", f"/shares/{self._task.id}/agree", json={"reports": sorted(reports)})
+
+    def answer(self, agreement: bytes) -> bytes:
+        """Return its noised sum."""
+        return self._client.raw("POST", f"/shares/{self._task.id}/answer", content=agreement)
 
 
 def sums_of(store: Store, task: str) -> list[dict[str, Any]]:
@@ -36,8 +77,6 @@ def sums_of(store: Store, task: str) -> list[dict[str, Any]]:
 
 def held(servers: tuple[Client, Client], task: Task, period: str) -> dict[str, str]:
     """Return report ids by site, of the reports that both servers hold."""
-    from .shares import HttpAdder
-
     first, second = (HttpAdder(client, task.for_servers(period)).sites() for client in servers)
     return {site: report for report, site in first.items() if second.get(report) == site}
 
@@ -54,7 +93,6 @@ def ask_servers(
     if begun["digest"]:
         return begun
     from ..protocols.shares import add_up
-    from .shares import HttpAdder
 
     first, second = (HttpAdder(client, task.for_servers(period)) for client in servers)
     sketch = add_up(task.for_servers(period), first, second, begun["reports"])

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..answers.profile import Profile
     from ..layout import Layout
     from ..noisy import NoisyCounts
-    from ..sketches.format.read import Stored
+    from ..sketches.format import Stored
 
 __all__ = ["WORK", "WorkerError", "Workers", "answer", "verify"]
 
@@ -52,7 +52,7 @@ def verify(path: str, task: dict[str, Any]) -> dict[str, Any]:
     from ..answers.check import ALARM, check_claim
     from ..noisy import NoisyCounts
     from ..sketches.cells import sum_of
-    from ..sketches.format.read import read_sketch
+    from ..sketches.format import read_sketch
 
     wanted = Task.from_dict(task)
     stored = read_sketch(path)
@@ -145,7 +145,7 @@ def merged(paths: Sequence[str], task: Task) -> NoisyCounts:
     from ..noise import DiscreteLaplace
     from ..noisy import NoisyCounts
     from ..sketches.cells import sum_of
-    from ..sketches.format.read import read_sketch
+    from ..sketches.format import read_sketch
 
     reports = [read_sketch(path) for path in paths]
     layout, *_ = (_require_layout(task, stored) for stored in reports)

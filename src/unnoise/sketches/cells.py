@@ -15,7 +15,7 @@ A file is verified when it is loaded, or (:func:`one_pass`) by the very pass tha
 before the digest agrees: merging then reads every file once, without tags, and whoever wants more of it verifies anew.
 
 **Sums.** Two sealed sketches merge without their sum being held: it is added up piece by piece on the way into a file
-(:func:`unnoise.sketches.format.write.write_sketch`), or when somebody asks for the cells.
+(:func:`unnoise.sketches.format.write_sketch`), or when somebody asks for the cells.
 """
 
 from __future__ import annotations
@@ -201,13 +201,18 @@ class FileCells:
         return FormatError(f"{self.name} must stay as it was when it was verified: somebody has changed it since")
 
 
+def _unverified(parts: Sequence[Int64 | FileCells]) -> list[FileCells]:
+    """Return the files whose first pass, which looks at their bounds as well, is still to come."""
+    return [part for part in parts if isinstance(part, FileCells) and not part.verified]
+
+
 @contextmanager
 def one_pass(parts: Sequence[Int64 | FileCells], *, again: bool = True) -> Iterator[None]:
     """Let one pass over all pieces verify the files among the parts; nothing may leave before it has ended well.
 
     ``again`` is False where nobody is expected to read them after it: tags are spared, another pass verifies anew.
     """
-    pending = [part for part in parts if isinstance(part, FileCells) and not part.verified]
+    pending = _unverified(parts)
     if not pending:
         yield
         return
@@ -225,7 +230,7 @@ def add_up(parts: Sequence[Int64 | FileCells], piece: slice, out: Int64, spare: 
     Where bounds were not known beforehand, because a file is read for the first time, they are looked at here.
     """
     total: Int64 | None = None
-    late = len(parts) > 1 and any(isinstance(part, FileCells) and not part.verified for part in parts)
+    late = len(parts) > 1 and _unverified(parts)
     bound = 0
     for part in parts:
         if isinstance(part, FileCells):
@@ -311,14 +316,9 @@ class Held:
         if self.bound is not None:
             return self.bound
         bound = sum(part.bound if isinstance(part, FileCells) else largest(part) for part in self.parts)
-        if not self.pending:
+        if not _unverified(self.parts):
             self.bound = bound
         return bound
-
-    @property
-    def pending(self) -> bool:
-        """Whether the first pass over some file, which looks at its bound as well, is still to come."""
-        return any(isinstance(part, FileCells) and not part.verified for part in self.parts)
 
     def with_noise(self, noise: DiscreteLaplace, stream: Keystream) -> Held:
         """Return the cells under fresh noise, in the old memory where that is possible."""
@@ -331,8 +331,9 @@ class Held:
         """Return the sum of both, in the old memory where that is possible; ``later`` where neither will change."""
         if later and self.shared:
             other.shared = True
-            bound = None if self.pending or other.pending else self.largest() + other.largest()
-            return Held(*self.parts, *other.parts, shared=True, bound=bound)
+            both = (*self.parts, *other.parts)
+            bound = None if _unverified(both) else self.largest() + other.largest()
+            return Held(*both, shared=True, bound=bound)
         left, right = self.array(), other.array()
         out = self.writeable()
         add_cells(left, right, out)

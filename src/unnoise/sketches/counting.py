@@ -106,16 +106,9 @@ class Hashed:
         self._lock = lock or threading.Lock()
         self._done: set[int] = set()
 
-    def add(self, cells: Int64, stop: threading.Event) -> None:
-        """Add the rows, up to where ``stop`` is noticed."""
-        self._each_block(cells, 1, stop)
+    def add(self, cells: Int64, stop: threading.Event, sign: int = 1) -> None:
+        """Add the rows, up to where ``stop`` is noticed; with sign −1 subtract those that were added."""
 
-    def take_back(self, cells: Int64) -> None:
-        """Subtract what has been added."""
-        self._each_block(cells, -1, None)
-        self._done.clear()
-
-    def _each_block(self, cells: Int64, sign: int, stop: threading.Event | None) -> None:
         def scatter(start: int, hashes: UInt64) -> None:
             if sign < 0 and start not in self._done:
                 return
@@ -127,6 +120,11 @@ class Hashed:
                 self._done.add(start)
 
         each_block(self._rows.columns, self._layout.hash_seed or 0, scatter, self._most, stop)
+
+    def take_back(self, cells: Int64) -> None:
+        """Subtract what has been added."""
+        self.add(cells, threading.Event(), sign=-1)
+        self._done.clear()
 
     def wipe(self) -> None:
         """Nothing to overwrite: the rows are the caller's, and the hashes are wiped where they are made."""

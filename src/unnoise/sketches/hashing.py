@@ -63,6 +63,9 @@ lock to and fro between the steps of every block, and that costs more (measured:
 LEAST = 1 << 16
 """Fewest items worth a thread of their own."""
 
+_kept = threading.local()
+"""Four rows of memory that each thread uses again: fresh memory costs more than hashing in it."""
+
 UInt64 = NDArray[np.uint64]
 Column = Any
 """An int64 array, or strings without nulls: a polars Series or an Arrow array."""
@@ -228,7 +231,9 @@ def _hash_range(
     stop: threading.Event,
 ) -> None:
     """Hash the blocks of ``length`` items that begin at ``starts``; the memory used is wiped afterwards."""
-    memory = _scratch(length)
+    memory: UInt64 | None = getattr(_kept, "memory", None)
+    if memory is None or memory.shape[1] < length:
+        memory = _kept.memory = np.empty((4, length), dtype=np.uint64)
     try:
         for start in starts:
             if stop.is_set():
@@ -245,17 +250,6 @@ def _hash_range(
             consume(start, h)
     finally:
         wipe(memory[:, :length])
-
-
-_kept = threading.local()
-
-
-def _scratch(length: int) -> UInt64:
-    """Return four rows of memory that this thread uses again: fresh memory costs more than hashing in it."""
-    memory: UInt64 | None = getattr(_kept, "memory", None)
-    if memory is None or memory.shape[1] < length:
-        memory = _kept.memory = np.empty((4, length), dtype=np.uint64)
-    return memory
 
 
 def level_of(hashes: UInt64, levels: int) -> Int64:

@@ -1,16 +1,21 @@
-"""Whatever a caller may pass as items, turned into batches of clean rows.
+"""Whatever a caller may pass as items, from any library, turned into batches of clean rows.
 
 A *clean column* is an int64 array, or a polars Series or Arrow array of strings, without nulls; a row with a null in
 any of its columns, counts, person and group included, is dropped. Nothing is converted that could change an item:
 floats, booleans and mixed types are refused. Messages name columns and types, never values or numbers of rows.
+
+Three types become integers or strings by a rule that tells all values apart and that files follow too
+(:mod:`unnoise.reading.formats`): UUIDs are their text, bytes their hexadecimal digits, and unsigned 64-bit integers are
+taken modulo 2^64.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +23,12 @@ from numpy.typing import NDArray
 from ..arrays import Int64
 from ..checks import is_integer
 from ..errors import InputError
-from .columns import Raw, from_any, is_column, validate
+from .hashing import as_series
 
-__all__ = ["BATCH", "Rows", "clean_rows", "columns_of", "person_is_item", "read_items", "with_occurrences"]
+__all__ = [
+    "BATCH", "Raw", "Rows", "clean_rows", "columns_of", "from_any", "is_column", "person_is_item", "read_items",
+    "validate", "with_occurrences",
+]  # fmt: skip
 
 BATCH = 1 << 16
 """Items taken from an iterator at a time."""
@@ -96,7 +104,7 @@ def columns_of(items: Any) -> dict[str, Any] | None:
         if not all(is_column(column) for column in items.values()):
             raise InputError("a mapping must hold columns by name, or whole numbers of occurrences by item")
         return {str(name): column for name, column in items.items()}
-    kind = f"{type(items).__module__.partition('.')[0]}.{type(items).__name__}"
+    kind = _library(items)
     if kind == "polars.DataFrame":
         return {series.name: series for series in items.get_columns()}
     if kind in ("pyarrow.Table", "pyarrow.RecordBatch"):
@@ -222,3 +230,232 @@ def _clean(raw: list[Raw], beside: dict[str, list[Raw]]) -> Rows:
         person=kept.get("person"),
         group=kept.get("group"),
     )
+
+
+# ── one column ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class Raw:
+    """A column before its nulls are dropped.
+
+    values : int64 array, polars Series or (without nulls) Arrow array of strings, anything when type is None
+    type : "int", "str", or None when all is null
+    valid : which rows are not null; None when all are
+    stated : whether the column itself has the type; else it was found in the values
+    """
+
+    values: Any
+    type: str | None
+    valid: NDArray[np.bool_] | None = None
+    stated: bool = True
+
+    def keep(self, valid: NDArray[np.bool_] | None) -> Any:
+        """Return the values of the rows to keep."""
+        if valid is None:
+            return self.values
+        if isinstance(self.values, np.ndarray):
+            return self.values[valid]
+        return as_series(self.values).filter(valid)
+
+    def describe(self) -> str:
+        """Name the type, for messages."""
+        return {"int": "integers", "str": "strings", None: "nulls"}[self.type]
+
+
+def _allowed(name: str) -> str:
+    return f"{name} must be integers" if name == "counts" else f"{name} must be integers or strings"
+
+
+def _library(values: Any) -> str:
+    return f"{type(values).__module__.partition('.')[0]}.{type(values).__name__}"
+
+
+def is_column(values: Any) -> bool:
+    """Tell whether this is one column in memory, of a known kind."""
+    if isinstance(values, np.ndarray):
+        return values.ndim <= 1
+    if isinstance(values, list | tuple | range):
+        return True
+    name = _library(values)
+    if name in ("polars.Series", "pandas.Series", "pandas.Index", "pandas.RangeIndex", "pyarrow.ChunkedArray"):
+        return True
+    return hasattr(values, "__arrow_c_array__") and not hasattr(values, "schema")
+
+
+def from_any(values: Any, name: str) -> list[Raw]:
+    """Return a column (or, from a list of tuples, several), whatever library it comes from."""
+    library = _library(values)
+    if isinstance(values, np.ndarray):
+        return _from_numpy(values, name)
+    if library == "polars.Series":
+        return [_from_polars(values, name)]
+    if library.startswith("pandas."):
+        return [_from_pandas(values, name)]
+    if library == "pyarrow.ChunkedArray" or hasattr(values, "__arrow_c_array__"):
+        return [_from_arrow(values, name)]
+    if isinstance(values, range):
+        return _from_numpy(np.arange(values.start, values.stop, values.step, dtype=np.int64), name)
+    if isinstance(values, Sequence) and not isinstance(values, str | bytes):
+        return _from_list(list(values), name)
+    raise InputError(f"{_allowed(name)}, got {type(values).__name__}")
+
+
+def _from_numpy(values: NDArray[Any], name: str) -> list[Raw]:
+    if values.ndim != 1:
+        raise InputError(f"{name} must be one-dimensional, got {values.ndim} dimensions")
+    if isinstance(values, np.ma.MaskedArray) or values.dtype.kind in "OT":
+        return _from_list(values.tolist(), name)
+    if values.dtype.kind in "iu":
+        if values.dtype == np.uint64 and name == "counts" and values.size and values.max() > np.iinfo(np.int64).max:
+            raise InputError(f"{name} must be integers below 2^63")
+        return [Raw(np.ascontiguousarray(values).astype(np.int64), "int")]
+    if values.dtype.kind == "S":
+        return [Raw(_strings([value.hex() for value in values.tolist()], name), "str")]
+    if values.dtype.kind == "U":
+        return [Raw(_strings(values.tolist(), name), "str")]
+    hint = ": cast to int64 first, if they are whole" if values.dtype.kind == "f" else ""
+    raise InputError(f"{_allowed(name)}, got {values.dtype}{hint}")
+
+
+def _from_list(values: list[Any], name: str) -> list[Raw]:
+    """Go by the set of types that occur, so that nothing is converted silently."""
+    kinds = set(map(type, values)) - {type(None)}
+    valid = None
+    if len(kinds) and any(value is None for value in values):
+        valid = np.array([value is not None for value in values])
+    if not kinds:
+        return [Raw(values, None, stated=False)]
+    if all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds):
+        return [Raw(_integers(values, name), "int", valid, stated=False)]
+    if all(issubclass(kind, str) for kind in kinds):
+        return [Raw(_strings(values, name), "str", valid, stated=False)]
+    if kinds == {UUID}:
+        texts = [None if value is None else str(value) for value in values]
+        return [Raw(_strings(texts, name), "str", valid, stated=False)]
+    if kinds == {bytes}:
+        texts = [None if value is None else value.hex() for value in values]
+        return [Raw(_strings(texts, name), "str", valid, stated=False)]
+    if kinds == {tuple}:
+        return _from_tuples(values, name)
+    found = ", ".join(sorted(kind.__name__ for kind in kinds))
+    extra = ": mixed types" if len(kinds) > 1 else ""
+    raise InputError(f"{_allowed(name)}, got {found}{extra}")
+
+
+def _from_tuples(values: list[Any], name: str) -> list[Raw]:
+    widths = {len(value) for value in values if value is not None}
+    if len(widths) != 1 or widths == {0}:
+        raise InputError(f"{name} must be tuples of one length ≥ 1, got lengths {sorted(widths)}")
+    width = widths.pop()
+    empty = (None,) * width
+    columns = zip(*(empty if value is None else value for value in values))
+    pieces = [from_any(list(column), f"{name}[{i}]") for i, column in enumerate(columns)]
+    if any(len(piece) != 1 for piece in pieces):
+        raise InputError(f"{name} must be flat tuples of integers and strings, got tuples inside tuples")
+    return [piece[0] for piece in pieces]
+
+
+def _integers(values: list[Any], name: str) -> Int64:
+    try:
+        return np.array([0 if value is None else value for value in values], dtype=np.int64)
+    except OverflowError:
+        raise InputError(f"{name} must be integers of at most 64 bits") from None
+
+
+def _strings(values: list[Any], name: str) -> Any:
+    import polars as pl
+
+    try:
+        return pl.Series(name, values, dtype=pl.String)
+    except UnicodeEncodeError:
+        raise InputError(f"{name} must be valid text, got lone surrogates") from None
+
+
+def _from_polars(series: Any, name: str) -> Raw:
+    import polars as pl
+
+    valid = series.is_not_null().to_numpy() if series.null_count() else None
+    if series.dtype == pl.Null:
+        return Raw(series, None)
+    if series.dtype == pl.Int64 and valid is None:
+        return Raw(np.ascontiguousarray(series.to_numpy()), "int")
+    if series.dtype == pl.UInt64 and name != "counts":
+        return Raw(np.ascontiguousarray(series.fill_null(0).reinterpret(signed=True).to_numpy()), "int", valid)
+    if series.dtype == pl.Binary:
+        return Raw(series.bin.encode("hex"), "str", valid)
+    if series.dtype.is_integer():
+        try:
+            whole = series.fill_null(0).cast(pl.Int64)
+        except pl.exceptions.PolarsError:
+            raise InputError(f"{name} must be integers below 2^63") from None
+        return Raw(np.ascontiguousarray(whole.to_numpy()), "int", valid)
+    if series.dtype == pl.String:
+        return Raw(series, "str", valid)
+    if series.dtype in (pl.Categorical, pl.Enum):
+        return Raw(series.cast(pl.String), "str", valid)
+    raise InputError(f"{_allowed(name)}, got {series.dtype}: cast first")
+
+
+def _from_pandas(series: Any, name: str) -> Raw:
+    """By way of Arrow, where None, NaN and NA in a column of objects are nulls."""
+    import pyarrow as pa
+
+    if series.dtype.kind in "fbcmM" and isinstance(series.dtype, np.dtype):
+        raise InputError(f"{_allowed(name)}, got {series.dtype}: cast first (Int64 holds missing integers)")
+    if series.dtype == object:
+        kinds = {kind for kind in map(type, series) if not issubclass(kind, float | type(None))}
+        if kinds <= {UUID, bytes} and len(kinds) == 1:
+            return _from_list([None if value is None or value != value else value for value in series], name)[0]
+        wrong = {k for k in kinds if k is bool or not (issubclass(k, str | int) or k.__name__ in ("NAType", "NaTType"))}
+        if wrong:
+            raise InputError(f"{_allowed(name)}, got {', '.join(sorted(k.__name__ for k in wrong))}")
+    try:
+        return replace(_from_arrow(pa.Array.from_pandas(series), name), stated=series.dtype != object)
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError):
+        raise InputError(f"{_allowed(name)}, got a column of mixed types, or text that is none") from None
+
+
+def validate(data: Any) -> None:
+    """Refuse Arrow data that are not what they say: an offset out of bounds would be followed out of memory.
+
+    Data of another process or library are not to be trusted; a look at all offsets and texts costs less than a tenth
+    of counting them.
+    """
+    import pyarrow as pa
+
+    try:
+        data.validate(full=True)
+    except (pa.ArrowInvalid, pa.ArrowIndexError):
+        raise InputError("Arrow data must be valid, got offsets, indices or text that are not") from None
+
+
+def _from_arrow(array: Any, name: str) -> Raw:
+    import polars as pl
+    import pyarrow as pa
+
+    try:
+        if not isinstance(array, pa.Array | pa.ChunkedArray):
+            array = pa.array(array)
+        validate(array)
+        kind = array.type
+        if pa.types.is_dictionary(kind):
+            kind = kind.value_type
+            array = array.cast(kind)
+    except InputError:
+        raise
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InputError(f"{_allowed(name)}, got Arrow data that are neither ({type(error).__name__})") from None
+    if pa.types.is_null(kind):
+        return Raw(array, None)
+    if str(kind).startswith("extension<arrow.uuid"):
+        texts = [None if value is None else str(value) for value in array.to_pylist()]
+        return _from_polars(pl.Series(name, texts, dtype=pl.String), name)
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return _from_polars(pl.Series(name, pl.from_arrow(array)), name)
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    if not (text or pa.types.is_integer(kind)):
+        raise InputError(f"{_allowed(name)}, got {kind}: cast first")
+    if text and array.null_count == 0:
+        return Raw(array, "str")  # strings change their layout on the way to polars: later, chunk by chunk
+    return _from_polars(pl.Series(name, pl.from_arrow(array)), name)

@@ -32,8 +32,7 @@ from ..noise import DiscreteLaplace, Exact, exact_positive, tidy
 from ..noisy import NoisyCounts
 from .cells import Held
 from .domain import Domain, Finder, finder_for, read_domain, sampled_cells
-from .format.read import Stored, read_sketch
-from .format.write import parameters_of, write_sketch
+from .format import Stored, parameters_of, read_sketch, write_sketch
 from .inputs import Rows, person_is_item, read_items
 from .intake import take_in
 

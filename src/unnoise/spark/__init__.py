@@ -129,7 +129,7 @@ def _sketches(call: Call) -> list[Sketch]:
     """Run the job and return the sketch of each group: every noise vector new, so with an identity of its own."""
     from ..guard import new_identity
     from ..layout import Account, fresh_labels
-    from ..sketches.format.read import Stored
+    from ..sketches.format import Stored
     from ..sketches.sketch import Sketch
     from ._job import collect_counts
 

@@ -8,10 +8,8 @@ is a frame that begins with "+" and the result, or with "-" and an error in one 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterable
-from types import TracebackType
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,10 +17,9 @@ import numpy as np
 from ...errors import FormatError, IncompatibleError, InputError, UnnoiseError
 from ...layout import fresh_labels
 from ...noise import DiscreteLaplace
-from ...sketches.format.read import Stored
+from ...sketches.format import Stored
 from ...sketches.sketch import Sketch
-from ..two_party import _read as read_frame
-from ..two_party import _write as write_frame
+from ..two_party import FramedProcess, read_frame, write_frame
 from .server import Server
 from .task import ID, Task, read_account, read_ids, read_text, unpack
 
@@ -118,24 +115,11 @@ def _closed(server: Server) -> bytes:
     return b""
 
 
-class ServerProcess:
+class ServerProcess(FramedProcess):
     """The server in a directory, run by a process of its own; the same methods as :class:`Server`."""
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
-        code = "from unnoise.protocols.shares.combining import serve; serve()"
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", code, os.fspath(directory)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-
-    def __enter__(self) -> ServerProcess:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.close()
-        self.process.stdout.close()
-        self.process.wait()
+        super().__init__("the server's process", "shares.combining.serve", os.fspath(directory))
 
     def receive(self, message: bytes) -> str:
         """Let the server take a share in."""
@@ -158,8 +142,8 @@ class ServerProcess:
         self._ask("close")
 
     def _ask(self, what: str, argument: bytes = b"") -> bytes:
-        write_frame(self.process.stdin, f"{what}\n".encode() + argument)
-        reply = read_frame(self.process.stdout, "the server's process")
+        self._send(f"{what}\n".encode() + argument)
+        reply = self._heard()
         if reply[:1] != b"+":
             raise UnnoiseError(reply[1:].decode("utf-8", "replace"))
         return reply[1:]

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import FormatError
+from ..errors import FormatError
 
 __all__ = ["COLUMN", "MOST_PARAMETERS", "Frame", "read_frame"]
 
