@@ -30,6 +30,9 @@ __all__ = ["HttpAdder", "Shelf", "read_servers", "share_routes"]
 
 MESSAGE = "application/octet-stream"
 
+TRIES = 2
+"""How often a collector asks a server: who asked the collector waits, and asks again."""
+
 
 class Shelf:
     """All tasks of one side, each a server in a directory of its own."""
@@ -41,20 +44,24 @@ class Shelf:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock, self._open = threading.Lock(), dict[str, Server]()
 
-    def make(self, message: bytes) -> str:
-        """Take a task in; return its id. The same again changes nothing."""
+    def make(self, message: bytes) -> tuple[str, bool]:
+        """Take a task in; return its id and whether it is new. The same again changes nothing."""
         task = Task.from_bytes(message)
         with self._lock:
+            fresh = not (self.folder / task.id / "server").is_file()
             if task.id not in self._open:
                 self._open[task.id] = Server.create(self.folder / task.id, task, self.side)
-        return task.id
+        return task.id, fresh
 
     def server(self, task: str) -> Server:
         """Return the server of a task, as it was when it was last heard of."""
         with self._lock:
             if task not in self._open:
                 if not task.isalnum() or not (self.folder / task / "server").is_file():
-                    raise KeyError(f"there is no task {task!r:.80} here")
+                    raise KeyError(
+                        f"there is no task {task!r:.80} here: the collector's administrator makes a period known to "
+                        f"both servers (unnoise task shares)"
+                    )
                 self._open[task] = Server.open(self.folder / task)
             return self._open[task]
 
@@ -93,9 +100,10 @@ async def _server(request: Request) -> Server:
 
 async def _make(request: Request) -> Response:
     visitor = await visitor_of(request, "add up")
-    name = await to_thread.run_sync(_shelf(request).make, await _body(request, 1 << 16))
-    await to_thread.run_sync(service_of(request).store.note, visitor, "made share task", name)
-    return JSONResponse({"task": name, "side": _shelf(request).side}, 201)
+    name, fresh = await to_thread.run_sync(_shelf(request).make, await _body(request, 1 << 16))
+    if fresh:
+        await to_thread.run_sync(service_of(request).store.note, visitor, "made share task", name)
+    return JSONResponse({"task": name, "side": _shelf(request).side}, 201 if fresh else 200)
 
 
 async def _receive(request: Request) -> Response:
@@ -143,9 +151,10 @@ async def _answer(request: Request) -> Response:
 class HttpAdder:
     """A share server at an address, as the collector sees it."""
 
-    def __init__(self, client: Client, task: Task) -> None:
+    def __init__(self, client: Client, task: Task, *, tell: bool = True) -> None:
         self._client, self._task = client, task
-        client.call("POST", "/shares", content=task.to_bytes())
+        if tell:
+            client.call("POST", "/shares", content=task.to_bytes())
 
     def sites(self) -> dict[str, str]:
         """Return the site of every report, by report id."""
@@ -172,4 +181,4 @@ def read_servers(path: Path) -> tuple[Client, Client]:
         raise FormatError(f'{path}: must be {{"servers": [{{"url": …, "token": …}}, two of them]}}') from None
     if httpx.URL(first[0]) == httpx.URL(second[0]):
         raise InputError(f"the two servers must be two, got {first[0]} twice")
-    return Client(*first), Client(*second)
+    return Client(*first, tries=TRIES), Client(*second, tries=TRIES)
