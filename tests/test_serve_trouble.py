@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import struct
+import tarfile
 from collections.abc import AsyncIterator
 
 import httpx
@@ -240,6 +241,21 @@ def test_a_server_of_shares_is_not_backed_up(store, tmp_path):
     with pytest.raises(InputError, match="a server of shares"):
         backup(store.folder, tmp_path / "a.tar")
     assert not (tmp_path / "a.tar").exists()
+
+
+def test_a_back_up_that_broke_off_does_not_stop_the_next(store, tmp_path, monkeypatch):
+    add = tarfile.TarFile.add
+
+    def full(*_: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(tarfile.TarFile, "add", full)
+    with pytest.raises(OSError, match="no space"):
+        backup(store.folder, tmp_path / "a.tar")
+    monkeypatch.setattr(tarfile.TarFile, "add", add)
+    assert [one for one in tmp_path.iterdir() if one != store.folder] == []
+    assert backup(store.folder, tmp_path / "a.tar") == 2
+    assert (tmp_path / "a.tar").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_token_is_revoked_without_its_secret():

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import FormatError, InputError
+from ..guard import replacing
 
 if TYPE_CHECKING:
     from ..protocols.shares.server import Side
@@ -158,16 +159,13 @@ def backup(folder: str | os.PathLike[str], target: str | os.PathLike[str]) -> in
         with closing(sqlite3.connect(source / DATABASE)) as connection:
             connection.execute("VACUUM INTO ?", [str(copy)])
         digests = _digests(copy)
-        partly = Path(f"{os.fspath(target)}.part")
-        with open(os.open(partly, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with replacing(target, 0o600) as handle, open(handle, "wb", closefd=False) as file:
             with tarfile.open(fileobj=file, mode="w") as tar:
                 tar.add(copy, DATABASE)
                 for digest in digests:
                     name = f"files/{digest[:2]}/{digest}.sketch"
                     tar.add(source / name, name)
             file.flush()
-            os.fsync(file.fileno())
-    os.replace(partly, target)
     return len(digests)
 
 
