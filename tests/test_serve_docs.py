@@ -38,6 +38,7 @@ def test_the_page_can_be_followed(tmp_path):
         for line in others:
             said = run(line, tmp_path, server.port)
         assert "at least once" in said
+        assert "remark" in said, "what must be known of an answer stands beside it"
         backup = re.search(r"`(unnoise backup [^`]*)`", PAGE)
         restore = re.search(r"`(unnoise restore [^`]*)`", PAGE.replace("\n", " ").replace("  ", " "))
         run(backup[1], tmp_path, server.port)

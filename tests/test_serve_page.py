@@ -137,3 +137,82 @@ def test_it_fits_every_screen(browser, server, width, scheme):
     browser.execute_script("document.querySelector('#time-title').parentElement.hidden = false")
     until(browser, server, lambda b: b.find_elements("css selector", "#overlap tbody td[title]"))
     keep(browser, f"collector-{width}-{scheme}")
+
+
+# ── when something goes wrong ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def wrap_fetch(browser, body: str) -> None:
+    """Put something between the page and its server: ``body`` sees ``address`` and ``real``, the true fetch."""
+    browser.execute_script(
+        f"const real = window.fetch.bind(window); window.fetch = async (address, options) => {{ {body} }};"
+    )
+
+
+def choose(browser, *names: str) -> None:
+    for name in names:
+        browser.execute_script(f"document.querySelector('#sites input[value={name}]').click()")
+
+
+@pytest.mark.browser
+def test_an_answer_that_comes_too_late_is_not_shown(browser, server):
+    """One site is chosen and left again for another: its answer, slow on the way, must not stand under the other."""
+    set_screen(browser)
+    enter(browser, server)
+    wrap_fetch(
+        browser,
+        "const answer = await real(address, options); if (address.includes('answer?site=berlin')) "
+        "{ await new Promise((done) => setTimeout(done, 4000)); window.late = true; } return answer;",
+    )
+    choose(browser, "berlin", "berlin", "roma", "oslo")
+    until(browser, server, lambda b: b.execute_script("return window.late"))
+    until(browser, server, lambda b: "2 sites, 3 reports" in b.find_element("id", "headline-range").text)
+    until(browser, server, lambda b: b.execute_script("return !document.querySelector('[aria-busy]')"))
+    assert "2 sites, 3 reports" in browser.find_element("id", "headline-range").text
+
+
+@pytest.mark.browser
+def test_a_server_that_stumbles_is_asked_again(browser, server):
+    """An error of the server, an answer that breaks off, a network that is gone: the page asks until it is told."""
+    set_screen(browser)
+    enter(browser, server)
+    wrap_fetch(
+        browser,
+        "window.asked = (window.asked ?? 0) + 1; if (window.asked === 1) throw new TypeError('gone'); "
+        "if (window.asked === 2) return new Response('{\"detail\": \"fault\"}', { status: 503 }); "
+        "if (window.asked === 3) return new Response('{\"rea', { status: 200 }); return real(address, options);",
+    )
+    choose(browser, "oslo")
+    until(browser, server, lambda b: "1 site, 1 report" in b.find_element("id", "headline-range").text)
+    assert browser.execute_script("return window.asked") > 3
+
+
+@pytest.mark.browser
+def test_a_refusal_takes_the_numbers_of_another_question_away(browser, server):
+    set_screen(browser)
+    enter(browser, server)
+    wrap_fetch(browser, "return new Response('{\"detail\": \"three sites or none\"}', { status: 409 });")
+    choose(browser, "oslo")
+    until(browser, server, lambda b: b.find_element("id", "headline").text == "No answer")
+    assert browser.find_element("id", "headline-range").text == "three sites or none"
+    assert browser.find_elements("css selector", "#frequency tbody tr") == []
+
+
+@pytest.mark.browser
+def test_a_page_opened_before_anything_was_sent(browser, server):
+    """It says so, and what is promised follows what is sent."""
+    set_screen(browser)
+    with server.client() as admin:
+        admin.make_task("empty", **TASK)
+        browser.get(f"{server.address}/login#{server.viewer}")
+        until(browser, server, lambda b: b.title.startswith("Tasks"))
+        browser.get(f"{server.address}/view/empty")
+        until(browser, server, lambda b: b.find_element("id", "headline").text == "Nothing sent yet")
+        assert "0 reports" in browser.find_element("id", "ledger").text
+        sketch = un.Sketch.hashed(CELLS, epsilon=2, item_types=["int"])
+        sketch.update(range(500))
+        sketch.save(server.folder_of_reports / "first.sketch")
+        with server.client(admin.make_token("site", "bern")) as client:
+            client.send("empty", server.folder_of_reports / "first.sketch", period="2026-11-03")
+    until(browser, server, lambda b: "users" in b.find_element("id", "headline").text)
+    until(browser, server, lambda b: "1 report" in b.find_element("id", "ledger").text)

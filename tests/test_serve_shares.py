@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -77,6 +78,12 @@ def test_sums_are_answered_and_nothing_else(three, tmp_path):
             admin.ask_for_sum("reach", sites=["berlin", "oslo"])  # the reports' one sum is spent
         with pytest.raises(RefusedError, match="was not"):
             admin.collect("reach", sites=["berlin", "oslo"])
+    with seed.client() as keeper:
+        noted = [entry["did"] for entry in keeper.call("GET", "/audit")["entries"]]
+    assert noted.count("made share task") == 1, "looking at a task is nothing for the audit log"
+    limits = Path(f"/proc/{seed.process.pid}/limits").read_text()
+    soft, hard = next(line for line in limits.splitlines() if line.startswith("Max open files")).split()[3:5]
+    assert soft == hard, "every period keeps a file open"
     wiped = list((tmp_path / "seed" / "shares").glob("*/reports/*.share"))
     assert wiped == [], "shares are gone when their sums are spent"
 

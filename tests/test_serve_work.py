@@ -8,7 +8,7 @@ import pytest
 import unnoise as un
 from unnoise.answers.sites import Gathered
 from unnoise.serve.tasks import Task
-from unnoise.serve.worker import answer, merged
+from unnoise.serve.worker import answer, merged, overlap
 
 CELLS = 2**13
 TASK = Task.from_dict({"id": "reach", "epsilon": "1", "cells": CELLS, "item_types": ["int"], "max_contributions": 1})
@@ -37,3 +37,57 @@ def test_items_of_many_persons_are_reached_as_they_are(tmp_path):
     tables = [{"item": PERSONS // 3 + 200 * site, "person": PERSONS} for site in range(6)]
     reach = answer([reported(tmp_path, str(i), table) for i, table in enumerate(tables)], TASK.to_dict())["reach"]
     assert abs(reach["value"] - 3000) <= 1.53 * (reach["high"] - reach["low"])
+
+
+# ── answers of one page do not contradict each other ──────────────────────────────────────────────────────────────
+
+
+PLAIN = Task.from_dict({"id": "days", "epsilon": "1", "cells": CELLS, "item_types": ["int"], "every": "day"}).to_dict()
+
+
+@pytest.fixture
+def days(tmp_path):
+    """Paths and sites of three days of two sites."""
+    paths, labels = [], []
+    for number in range(6):
+        sketch = un.Sketch.hashed(CELLS, epsilon=1, item_types=["int"])
+        sketch.update(np.random.default_rng(number).integers(0, 1500, 1200))
+        sketch.save(tmp_path / str(number))
+        paths.append(str(tmp_path / str(number)))
+        labels.append("ab"[number % 2])
+    return paths, labels
+
+
+def test_the_diagonal_is_the_reach_of_one_site(days):
+    paths, labels = days
+    found = overlap(paths, PLAIN, labels)
+    for i, name in enumerate(found["names"]):
+        own = [path for path, label in zip(paths, labels) if label == name]
+        assert found["matrix"][i][i] == answer(own, PLAIN)["reach"]
+    common, parts = found["matrix"][0][1], [found["matrix"][i][i] for i in (0, 1)]
+    for end in ("value", "low", "high"):
+        assert all(common[end] <= part[end] for part in parts), "no more at both than at one"
+
+
+def test_counts_add_up_to_the_reach_however_it_was_found(days):
+    found = answer(days[0], PLAIN)
+    exactly = {n["count"]: n for n in found["exactly"]}
+    more = {n["count"]: n for n in found["at_least"]}
+    assert exactly[1]["value"] + more[2]["value"] == pytest.approx(found["reach"]["value"])
+    for t, n in exactly.items():
+        assert n["low"] <= n["value"] <= n["high"]
+        assert n["high"] <= more.get(t, found["reach"])["high"] + 1e-9
+
+
+def test_a_pair_that_nothing_is_known_of_leaves_the_others(days, monkeypatch):
+    from unnoise.answers import sites
+    from unnoise.errors import OverloadError
+
+    def full(_: object) -> None:
+        raise OverloadError("items and noise must leave some cells empty")
+
+    monkeypatch.setattr(sites, "overlap", full)
+    found = overlap(*days[:1], PLAIN, days[1])
+    assert found["matrix"][0][1] == found["matrix"][1][0]
+    assert (found["matrix"][0][1]["value"], found["matrix"][0][1]["mark"]) == (None, "too noisy to tell")
+    assert found["matrix"][0][0]["value"] > 0

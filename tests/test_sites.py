@@ -17,7 +17,10 @@ import unnoise as un
 from command_tools import run_in
 from unnoise import testing
 from unnoise.answers.consistent import Rules, project, rules_for
+from unnoise.answers.export import answers_document, table_document
+from unnoise.answers.questions import mark
 from unnoise.errors import IncompatibleError, InputError, SealedError
+from unnoise.estimators import _gaussian_fit
 from unnoise.estimators._gaussian_fit import WIDE, _find_modes, _precision, fit_positive
 from unnoise.estimators.side_by_side import Coded, Means, _common, side_by_side
 from unnoise.layout import Layout
@@ -251,6 +254,29 @@ def test_what_the_noise_hides_is_marked_and_stays_within_its_interval():
     table = un.consistent_table({"a": noisy[0], "b": noisy[1]}, max_count=1)
     assert all(row.reach.marked for row in table.rows)
     assert str(table).count("too noisy to tell") == 3
+    assert table.columns()["note"] == ["too noisy to tell"] * 3, "in every file too"
+    assert "too noisy to tell" in table_document(table).lead
+    assert "too noisy to tell" in answers_document({"union": found}, ["a", "b"]).lead
+
+
+def test_a_row_of_a_table_owes_as_much_to_its_model_as_the_union():
+    """What the union calls mostly model the table does not pass off as data."""
+    items = [np.random.default_rng(j).integers(0, 3000, 2500) for j in range(3)]
+    with testing.seeded(1):
+        noisy = thrown(items, 1 << 14, 1, np.random.default_rng(1))
+    reach = un.consistent_table(dict(zip("abc", noisy)))[list("abc")].reach
+    assert reach.data_share == un.union(*noisy).data_share < 0.5
+    assert mark(reach) == "mostly model"
+
+
+def test_the_precision_of_a_walk_is_computed_once(monkeypatch):
+    """For every order and strength, not for every support and shape as well: a third of a table of eight sites."""
+    asked = []
+    monkeypatch.setattr(_gaussian_fit, "_precision", lambda *about: (asked.append(about[1:]), _precision(*about))[1])
+    with testing.seeded(1):
+        side_by_side([Coded(one) for one in thrown([np.arange(500)] * 4, 1 << 12, 1, np.random.default_rng(1))])
+    assert asked
+    assert len(asked) == len(set(asked))
 
 
 def test_many_sites_have_their_overlap_in_a_moment():

@@ -38,7 +38,7 @@ from ..estimators.side_by_side import Together, covariance, side_by_side
 from .estimate import Columnar, Estimate, number
 from .modelled import left_open
 from .questions import mark
-from .sites import SURE, Gathered, as_estimate, occurrences_of, reach_of
+from .sites import SURE, Gathered, as_estimate, beside, occurrences_of, reach_of
 
 __all__ = ["Rules", "SiteRow", "SiteTable", "project", "table_of"]
 
@@ -111,7 +111,7 @@ class SiteTable(Columnar):
             answers = [getattr(row, name) for row in self.rows]
             found |= {name: [e.value for e in answers], f"{name}_low": [e.low for e in answers],
                       f"{name}_high": [e.high for e in answers]}
-        return found
+        return {**found, "note": [mark(row.reach) for row in self.rows]}
 
     def __str__(self) -> str:
         lines = [("sites", "periods", "reach", "95 % interval", "occurrences", "remark")]
@@ -257,12 +257,16 @@ def _subsets(names: list[str], subsets: Subsets) -> list[tuple[str, ...]]:
 
 @dataclass(frozen=True, eq=False)
 class _Solved:
-    """Consistent numbers with what they were before: an answer is a linear function of x."""
+    """Consistent numbers with what they were before: an answer is a linear function of x.
+
+    own : the reach of every row by itself; where that says next to nothing, or is a model's, so is the row's
+    """
 
     sets: list[list[int]]
     x: Floats
     y: Floats
     cov: Floats
+    own: list[Estimate]
 
     def _part(self, i: int) -> slice:
         start = sum(len(row) for row in self.sets[:i])
@@ -287,10 +291,11 @@ class _Solved:
         lows = [max(e.low, floor) for e, floor in zip(plain, floors)]
         highs = [min(e.high, ceiling) for e, ceiling in zip(plain, ceilings)]
         found = []
-        for row, estimate in zip(rows, plain):
+        for row, estimate, own in zip(rows, plain, self.own):
             low = min(low for other, low in zip(rows, lows) if row <= other)
             high = max(high for other, high in zip(rows, highs) if other <= row)
-            found.append(replace(estimate, low=low, high=high, marked=left_open(low, high)))
+            marked = left_open(low, high) or own.marked
+            found.append(replace(estimate, low=low, high=high, marked=marked, data_share=own.data_share))
         return found
 
     def row(self, i: int, sites: tuple[str, ...], periods: tuple[str, ...], held: list[int]) -> SiteRow:
@@ -304,13 +309,14 @@ class _Solved:
 
 def _solve(gathered: Gathered, sets: list[list[int]]) -> _Solved:
     """Estimate the rows and the occurrences of all sketches, and make them consistent."""
-    y, shared, owed = [], [], []
+    y, shared, owed, own = [], [], [], []
     for row in sets:
         found = side_by_side([gathered.coded[i] for i in row])
-        items, cov = found.items, found.covariance
+        items, cov, reach = found.items, found.covariance, beside(found)
         if len(row) == 1:
-            alone = reach_of(gathered.only(row))
-            items, cov = np.array([alone.value]), np.array([[max(alone.stderr, SUREST * found.stderr, 1.0) ** 2]])
+            reach = reach_of(gathered.only(row), found)
+            items, cov = np.array([reach.value]), np.array([[max(reach.stderr, SUREST * found.stderr, 1.0) ** 2]])
+        own.append(reach)
         y.append(items)
         shared.append(_no_wider(found, cov))
         owed.append(cov - covariance(shared[-1], shared[-1]))
@@ -318,7 +324,7 @@ def _solve(gathered: Gathered, sets: list[list[int]]) -> _Solved:
     y.append(np.array([value for value, _ in spent]))
     owed.append(np.diag([variance for _, variance in spent]))
     cov, all_y = _joined(shared, owed), np.concatenate(y)
-    return _Solved(sets, project(all_y, cov, rules_for(sets, len(spent))), all_y, cov)
+    return _Solved(sets, project(all_y, cov, rules_for(sets, len(spent))), all_y, cov, own)
 
 
 def _no_wider(found: Together, cov: Floats) -> Floats:

@@ -261,15 +261,21 @@ def answers_document(found: Mapping[str, Estimate], files: Sequence[str]) -> Doc
         "high": [e.high for e in rows], "data_share": [e.data_share for e in rows], "note": [mark(e) for e in rows],
     }  # fmt: skip
     name, first = next(iter(found.items()))
-    lead = f"{name.capitalize()} of {len(files)} sketches: {first.value:,.0f} ({first.low:,.0f} to {first.high:,.0f})."
+    lead = f"{name.capitalize()} of {len(files)} sketches: {_in_words(first)}."
     whole = {**{name: estimate.to_dict() for name, estimate in found.items()}, "sketches": list(files)}
     return _document("Sites beside each other", lead, {"answers": table}, whole, ABOUT)
 
 
+def _in_words(estimate: Estimate) -> str:
+    """A number with its interval, and what a reader must know before using it."""
+    said = mark(estimate)
+    return f"{estimate.value:,.0f} ({estimate.low:,.0f} to {estimate.high:,.0f}{f', {said}' if said else ''})"
+
+
 def table_document(found: SiteTable) -> Document:
     """Return what is to be written about a consistent table."""
-    last, reach = found.rows[-1], found.rows[-1].reach
-    lead = f"{' + '.join(last.sites)} reached {reach.value:,.0f} ({reach.low:,.0f} to {reach.high:,.0f})."
+    last = found.rows[-1]
+    lead = f"{' + '.join(last.sites)} reached {_in_words(last.reach)}."
     return _document("Reach of sites and periods", lead, {"answers": found.columns()}, {"rows": found.to_dict()}, ABOUT)
 
 

@@ -29,7 +29,9 @@ from .modelled import left_open
 from .profile import Profile
 from .reconstruct import reconstruct
 
-__all__ = ["Gathered", "as_estimate", "occurrences_of", "overlap", "reach_of", "retention", "union", "unique_reach"]
+__all__ = [
+    "Gathered", "as_estimate", "beside", "occurrences_of", "overlap", "reach_of", "retention", "union", "unique_reach",
+]  # fmt: skip
 
 COMPARED = ("kind", "cells", "domain", "rate", "levels", "hash_seed", "item_types", "fingerprint")
 """What must agree; ε and limits per person need not: every sketch is inverted by its own noise."""
@@ -128,13 +130,13 @@ def reach_of(gathered: Gathered, together: Together | None = None) -> Estimate:
         if gathered.total is None:
             raise
         return gathered.summed.distinct
-    beside = _beside(found)
-    if alone or gathered.total is None or beside.stderr <= ROUGH * beside.value:
-        return beside
-    return min(beside, gathered.summed.distinct, key=lambda answer: (answer.marked, answer.high - answer.low))
+    answer = beside(found)
+    if alone or gathered.total is None or answer.stderr <= ROUGH * answer.value:
+        return answer
+    return min(answer, gathered.summed.distinct, key=lambda answer: (answer.marked, answer.high - answer.low))
 
 
-def _beside(found: Together) -> Estimate:
+def beside(found: Together) -> Estimate:
     """Return the union with how much of it is data, marked where the trivial bounds say as much."""
     k, touched = found.items.size, float(np.arange(1, found.items.size + 1) @ found.items)
     free = (touched - touched / k) / math.sqrt(12)  # between the largest site and the sum of all

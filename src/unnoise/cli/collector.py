@@ -264,11 +264,13 @@ def _print_answer(answer: dict[str, Any], noun: str) -> None:
     console = screen()
     sites, periods = len(answer["sites"]), len(answer["periods"])
     console.print(f"{sites} site{'s' if sites > 1 else ''}, {periods} period{'s' if periods > 1 else ''}", style="dim")
-    table = rich_table("occurred", f"{inert_markup(noun)}s", "95 % interval", left=("occurred", "95 % interval"))
+    left = ("occurred", "95 % interval", "remark")
+    table = rich_table("occurred", f"{inert_markup(noun)}s", "95 % interval", "remark", left=left)
     for n in answer["at_least"]:
         words = "at least once" if n["count"] == 1 else f"{n['count']} times or more"
-        value = "too noisy to tell" if n["marked"] else f"{n['value']:,.0f}"
-        table.add_row(words, value, f"{n['low']:,.0f} – {n['high']:,.0f}" if n["high"] is not None else "unknown")
+        value = "?" if n["marked"] else f"{n['value']:,.0f}"
+        span = f"{n['low']:,.0f} – {n['high']:,.0f}" if n["high"] is not None else "unknown"
+        table.add_row(words, value, span, inert_markup(n["mark"]))
     console.print(table)
     for warning in answer["warnings"]:
         console.print(inert(warning), style="yellow", markup=False)

@@ -87,7 +87,8 @@ def fit_positive(
     levels = theta = _level(y, design) + np.array([shape for _, shape, _ in walks])
     found: list[_Modes] = []
     for strength in reversed(STRENGTHS):
-        precisions = np.array([_precision(at, order, strength) for _, _, order in walks])
+        by_order = {order: _precision(at, order, strength) for order in orders}
+        precisions = np.array([by_order[order] for _, _, order in walks])
         found.append(_find_modes(y, design, precisions, levels, theta, masks))
         theta = found[-1].theta
     return _average(found, prior, masks, design, back)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
@@ -14,11 +16,12 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
 
 from .access import Visitor, allowed
 from .guard import COOKIE, HANDLERS, Guard, Problem
 from .openapi import document
-from .service import Service, sites_in
+from .service import PATIENCE, Service, sites_in
 from .store import Store
 from .sums import sums_of
 from .tasks import Task
@@ -192,7 +195,7 @@ async def _make_task(request: Request) -> Response:
 async def _reports(request: Request) -> Response:
     visitor = await visitor_of(request, "see tasks")
     task = await task_of(request)
-    rows = await service_of(request).reports(task, request.query_params.getlist("period"))
+    rows = await service_of(request).reports(task, request.query_params.getlist("period"), visitor)
     mine = [row for row in rows if visitor.role != "site" or row["site"] == visitor.site]
     return JSONResponse({"reports": mine})
 
@@ -244,19 +247,28 @@ def _job(job: dict[str, Any], rows: list[dict[str, Any]]) -> Response:
 
 
 async def _over_time(request: Request) -> Response:
-    """Every period, and all periods up to it."""
+    """Every period, and all periods up to it; where an answer is missing, why. 202 until all are there."""
     await visitor_of(request, "see answers")
     task, service = await task_of(request), service_of(request)
     rows = await service.choose(task, request.query_params.getlist("site"), [])
-    periods, points = sorted({row["period"] for row in rows}), []
-    for period in periods:
+    end = asyncio.get_running_loop().time() + PATIENCE
+    points = []
+    for period in sorted({row["period"] for row in rows}):
         alone = [row for row in rows if row["period"] == period]
         so_far = [row for row in rows if row["period"] <= period]
-        point: dict[str, Any] = {"period": period, "sites": len(sites_in(alone))}
+        point: dict[str, Any] = {"period": period, "sites": len(sites_in(alone)), "missing": {}}
         for name, chosen in (("alone", alone), ("so_far", so_far)):
-            enough = len(sites_in(chosen)) >= task.min_sites
-            job = await service.answer("answer", task, chosen) if enough else None
-            point[name] = job["answer"] if job and job["state"] == "done" else None
+            point[name] = None
+            if len(sites_in(chosen)) < task.min_sites:
+                point["missing"][name] = "too few sites"
+                continue
+            job = await service.answer("answer", task, chosen, end - asyncio.get_running_loop().time())
+            if job["state"] == "failed":
+                point["missing"][name] = str(job["answer"]["error"])
+            elif job["state"] != "done":
+                return _job(job, rows)
+            else:
+                point[name] = job["answer"]
         points.append(point)
     return JSONResponse({"points": points})
 
@@ -275,11 +287,7 @@ async def _sketch(request: Request) -> Response:
     task, service = await task_of(request), service_of(request)
     rows = await service.choose(task, request.query_params.getlist("site"), request.query_params.getlist("period"))
     path = await service.merged_file(task, rows)
-    name = f"{task.id}.sketch"
-    return StreamingResponse(
-        _and_remove(path), media_type="application/vnd.apache.arrow.file",
-        headers={"Content-Disposition": f'attachment; filename="{name}"'},
-    )  # fmt: skip
+    return _Once(path, media_type="application/vnd.apache.arrow.file", filename=f"{task.id}.sketch")
 
 
 async def _sums(request: Request) -> Response:
@@ -299,13 +307,14 @@ async def _ask_for_sum(request: Request) -> Response:
     return JSONResponse(row, 201)
 
 
-async def _and_remove(path: Any) -> AsyncIterator[bytes]:
-    try:
-        with open(path, "rb") as file:
-            while piece := await to_thread.run_sync(file.read, 1 << 20):
-                yield piece
-    finally:
-        path.unlink(missing_ok=True)
+class _Once(FileResponse):
+    """A file that is sent once and removed, though nobody should be there any more to read it."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            Path(self.path).unlink(missing_ok=True)
 
 
 # ── tokens, audit, news ───────────────────────────────────────────────────────────────────────────────────────────
@@ -344,7 +353,7 @@ async def _events(request: Request) -> Response:
     async def stream() -> AsyncIterator[bytes]:
         last = -1
         while not await request.is_disconnected():
-            version = await service.wait(15.0)
+            version = await service.wait(15.0, last)
             yield b": still here\n\n" if version == last else f"data: {version}\n\n".encode()
             last = version
 

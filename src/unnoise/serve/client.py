@@ -20,8 +20,9 @@ import httpx
 
 from ..errors import InputError, UnnoiseError
 from ..guard import replacing
+from .access import split
 
-__all__ = ["Client", "RefusedError", "Sent"]
+__all__ = ["Client", "RefusedError", "Sent", "UnreachableError"]
 
 TRIES = 6
 """Tries of one request; the waits between them double from half a second."""
@@ -32,11 +33,15 @@ Sent = dict[str, Any]
 
 
 class RefusedError(UnnoiseError):
-    """The collector said no, and why."""
+    """The server said no, and why."""
 
-    def __init__(self, status: int, detail: str) -> None:
-        super().__init__(f"the collector refused ({status}): {detail}")
+    def __init__(self, address: str, status: int, detail: str) -> None:
+        super().__init__(f"{address} refused ({status}): {detail}")
         self.status = status
+
+
+class UnreachableError(UnnoiseError):
+    """The server could not be asked."""
 
 
 class Client:
@@ -89,7 +94,7 @@ class Client:
                 body = content() if callable(content) else content
                 answer = self._http.request(method, path, **{**request, "content": body})
                 if answer.status_code not in WORTH_TRYING or tried == self._tries:
-                    return _read(answer)
+                    return _read(answer, self.address)
             except httpx.TransportError as error:
                 if tried == self._tries:
                     raise self._unreachable(error, tried) from None
@@ -97,9 +102,9 @@ class Client:
             wait *= 2
         raise AssertionError("unreachable")
 
-    def _unreachable(self, error: httpx.TransportError, tried: int) -> UnnoiseError:
+    def _unreachable(self, error: httpx.TransportError, tried: int) -> UnreachableError:
         times = "once" if tried == 1 else f"{tried} times"
-        return UnnoiseError(f"the collector at {self.address} must be reachable, got {type(error).__name__} {times}")
+        return UnreachableError(f"{self.address} must be reachable, got {type(error).__name__} {times}")
 
     def raw(self, method: str, path: str, **request: Any) -> bytes:
         """Send a request and return the body of the answer as it is."""
@@ -166,8 +171,9 @@ class Client:
         return list(self.call("GET", "/tokens")["tokens"])
 
     def revoke(self, token: str) -> None:
-        """Make a token worthless."""
-        self.call("DELETE", f"/tokens/{_part(token)}")
+        """Make a token worthless, by its name or as a whole; its secret is not sent."""
+        parts = split(token)
+        self.call("DELETE", f"/tokens/{_part(parts[0] if parts else token)}")
 
     # ── answers ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -194,7 +200,7 @@ class Client:
             with self._http.stream("GET", f"/tasks/{_part(task)}/sketch", params=chosen) as answer:
                 if answer.status_code != 200:
                     answer.read()
-                    _read(answer)
+                    _read(answer, self.address)
                 with replacing(target) as handle, open(handle, "wb", closefd=False) as file:
                     for piece in answer.iter_bytes():
                         file.write(piece)
@@ -213,8 +219,8 @@ def _part(name: str) -> str:
     return quote(name, safe="")
 
 
-def _read(answer: httpx.Response) -> Any:
-    """Return the JSON of an answer, or its bytes; raise what the collector objects to."""
+def _read(answer: httpx.Response, address: str) -> Any:
+    """Return the JSON of an answer, or its bytes; raise what the server objects to."""
     if answer.status_code < 300:
         if not answer.headers.get("content-type", "application/json").startswith("application/json"):
             return answer.content
@@ -223,7 +229,7 @@ def _read(answer: httpx.Response) -> Any:
         detail = str(answer.json()["detail"])
     except (ValueError, KeyError, TypeError):
         detail = f"an answer that no collector gives: {answer.text[:100]!r}"
-    raise RefusedError(answer.status_code, detail)
+    raise RefusedError(address, answer.status_code, detail)
 
 
 def _digest(path: Path) -> str:

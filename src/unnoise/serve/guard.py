@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from sqlalchemy.exc import OperationalError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -86,13 +87,20 @@ async def _missing(_: Request, error: Exception) -> Response:
     return problem(404, "not found", str(error.args[0]) if error.args else "not found")
 
 
+async def _out_of_reach(request: Request, error: Exception) -> Response:
+    """The tables are locked, or their server is gone: for a moment, one hopes."""
+    LOG.error("tables out of reach in %s: %s", request.scope.get("path", "")[:200], type(error).__name__)
+    return problem(503, "not ready", "the tables cannot be reached just now: ask again", {"Retry-After": "5"})
+
+
 async def _fault(request: Request, error: Exception) -> Response:
     LOG.error("fault %s in %s", type(error).__name__, request.scope.get("path", "")[:200], exc_info=error)
     return problem(500, "a fault of unnoise itself", "the log of the server has more")
 
 
 HANDLERS: dict[Any, Any] = {
-    Problem: _problem, HTTPException: _http, UnnoiseError: _ours, KeyError: _missing, Exception: _fault,
+    Problem: _problem, HTTPException: _http, UnnoiseError: _ours, KeyError: _missing, OperationalError: _out_of_reach,
+    Exception: _fault,
 }  # fmt: skip
 
 

@@ -105,7 +105,8 @@ def _tasks() -> dict[str, Any]:
                               _TASK, _SITES, _PERIODS)
         },
         "/tasks/{task}/over-time": {
-            "get": _operation("Every period, and all up to it.", _SEEN, {"200": "Points."}, _TASK, _SITES)
+            "get": _operation("Every period, and all up to it.", _SEEN,
+                              {"200": "Points; where an answer is missing, why.", "202": "Under way."}, _TASK, _SITES)
         },
         "/tasks/{task}/overlap": {
             "get": _operation("How many are at both of two sites.", _SEEN, {"200": "A matrix.", "202": "Under way."},

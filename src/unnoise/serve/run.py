@@ -11,17 +11,19 @@ import fcntl
 import ipaddress
 import logging
 import os
+import resource
 import shutil
 import sqlite3
 import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import FormatError, InputError
+from ..guard import replacing
 
 if TYPE_CHECKING:
     from ..protocols.shares.server import Side
@@ -50,6 +52,7 @@ def serve(
     from .sums import read_servers
 
     _log_as_json()
+    _allow_many_files()
     with _alone(Path(folder)):
         store = Store(folder, database)
         first = _first_token(store)
@@ -108,6 +111,13 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
+def _allow_many_files() -> None:
+    """Have as many files open as the system lets us: every period of a share server holds one, for years of days."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 class _Json(logging.Formatter):
     """One JSON object a line."""
 
@@ -139,21 +149,23 @@ def backup(folder: str | os.PathLike[str], target: str | os.PathLike[str]) -> in
     source = Path(folder)
     if not (source / DATABASE).is_file():
         raise InputError(f"the data folder must hold {DATABASE}, got {source}: with Postgres, use pg_dump")
+    if (source / "shares").exists():
+        raise InputError(
+            f"the data folder must be a collector's, got {source} of a server of shares: one that forgets its latest "
+            f"answers would give a second noise for the same cells, so it is never backed up; sites send shares anew"
+        )
     with tempfile.TemporaryDirectory(dir=source) as place:
         copy = Path(place) / DATABASE
         with closing(sqlite3.connect(source / DATABASE)) as connection:
             connection.execute("VACUUM INTO ?", [str(copy)])
         digests = _digests(copy)
-        partly = Path(f"{os.fspath(target)}.part")
-        with open(os.open(partly, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with replacing(target, 0o600) as handle, open(handle, "wb", closefd=False) as file:
             with tarfile.open(fileobj=file, mode="w") as tar:
                 tar.add(copy, DATABASE)
                 for digest in digests:
                     name = f"files/{digest[:2]}/{digest}.sketch"
                     tar.add(source / name, name)
             file.flush()
-            os.fsync(file.fileno())
-    os.replace(partly, target)
     return len(digests)
 
 

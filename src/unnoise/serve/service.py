@@ -13,21 +13,25 @@ import logging
 import os
 import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from anyio import to_thread
 
+from ..errors import FormatError, IncompatibleError
 from ..guard import new_identity
-from .access import Visitor
-from .client import Client
+from .access import Visitor, allowed
+from .client import Client, RefusedError, UnreachableError
 from .guard import Metrics, Problem
 from .store import Report, Store, now
 from .sums import ask_servers, held, sums_of
 from .tasks import Task
 from .worker import WorkerError, Workers
 
-__all__ = ["ENCODINGS", "Service", "receive", "sites_in"]
+__all__ = ["ENCODINGS", "PATIENCE", "Service", "receive", "sites_in"]
+
+Asked = TypeVar("Asked")
 
 PIECE = 1 << 18
 """Bytes of a body that are handled at a time, in a thread."""
@@ -82,11 +86,18 @@ async def receive(
     return path
 
 
+def _too_long(most: int) -> Problem:
+    return Problem(413, "too long", f"a report of this task weighs at most {most:,} bytes, got more")
+
+
 async def _write(body: AsyncIterator[bytes], handle: int, encoding: str, most: int) -> str:
     """Unpack and write, piece by piece and beside the event loop; return the SHA-256 of what was written."""
-    sink, waiting = _Sink(handle, encoding, most), bytearray()
+    sink, waiting, packed = _Sink(handle, encoding, most), bytearray(), 0
     async for data in body:
         waiting += data
+        packed += len(data)
+        if packed > most:
+            raise _too_long(most)
         if len(waiting) >= PIECE:
             await to_thread.run_sync(sink.take, bytes(waiting))
             waiting.clear()
@@ -112,7 +123,7 @@ class _Sink:
             data = self._rest()
             self._size += len(piece)
             if self._size > self._most:
-                raise Problem(413, "too long", f"a report of this task weighs at most {self._most:,} bytes, got more")
+                raise _too_long(self._most)
             self.digest.update(piece)
             view = memoryview(piece)
             while view:
@@ -125,6 +136,9 @@ VERIFYING_SECONDS = 60.0
 """A report of 2^28 cells is verified in about a second."""
 
 ANSWERING_SECONDS = 600.0
+
+PATIENCE = 20.0
+"""Seconds that a request waits for its job, well below the minute after which clients and proxies hang up."""
 
 
 class Service:
@@ -229,15 +243,20 @@ class Service:
             )
         return rows
 
-    async def reports(self, task: Task, periods: Sequence[str]) -> list[Report]:
-        """Return the reports of a task; with two servers, those that both hold in these periods."""
+    async def reports(self, task: Task, periods: Sequence[str], who: Visitor) -> list[Report]:
+        """Return the reports of a task; with two servers, those that both hold in these periods.
+
+        A period becomes known to the two servers when somebody who makes tasks looks at it.
+        """
         if task.way == "sealed":
             rows = await to_thread.run_sync(self.store.reports, task.id)
             return [row for row in rows if not periods or row["period"] in periods]
         wanted = list(periods) or (["once"] if task.every == "once" else [])
         rows = []
         for period in wanted:
-            there = await to_thread.run_sync(held, self._two_servers(), task, period)
+            there = await self._of_servers(
+                partial(held, self._two_servers(), task, period, tell=allowed(who, "make tasks"))
+            )
             rows += [
                 {"site": site, "period": period, "digest": report, "received": ""} for site, report in there.items()
             ]
@@ -250,9 +269,18 @@ class Service:
                 409, "no need", f"task {task.id} holds sealed sketches: any subset is answered without asking"
             )
         servers = self._two_servers()
-        row = await to_thread.run_sync(ask_servers, self.store, servers, task, period, sites, who)
+        row = await self._of_servers(partial(ask_servers, self.store, servers, task, period, sites, who))
         await self.tell()
         return row
+
+    async def _of_servers(self, ask: Callable[[], Asked]) -> Asked:
+        """Ask the two servers in a thread; that one is gone, refuses or lies is no fault of whoever asks us."""
+        try:
+            return await to_thread.run_sync(ask)
+        except UnreachableError as error:
+            raise Problem(503, "a server is gone", str(error), Retry_After="5") from None
+        except (RefusedError, FormatError, IncompatibleError) as error:
+            raise Problem(409, "the servers do not answer", str(error)) from None
 
     def _two_servers(self) -> tuple[Client, Client]:
         if self.servers is None:
@@ -269,7 +297,7 @@ class Service:
             self._asked.set()
         return job
 
-    async def answer(self, work: str, task: Task, rows: Sequence[Report], patience: float = 60.0) -> dict[str, Any]:
+    async def answer(self, work: str, task: Task, rows: Sequence[Report], patience: float = PATIENCE) -> dict[str, Any]:
         """Wait for the job of a question."""
         job = await self.ask(work, task, rows)
         end = asyncio.get_running_loop().time() + patience
@@ -335,11 +363,15 @@ class Service:
             self._version += 1
             self._news.notify_all()
 
-    async def wait(self, seconds: float) -> int:
-        """Wait for news, for so long at most; return a number that grows with every piece of news."""
+    async def wait(self, seconds: float, known: int | None = None) -> int:
+        """Wait for news, for so long at most; return a number that grows with every piece of news.
+
+        known : the number that the caller has; where it is out of date, nobody waits
+        """
         async with self._news:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), seconds)
+            if known in (None, self._version):
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._news.wait(), seconds)
             return self._version
 
 

@@ -38,20 +38,24 @@ class Shelf:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock, self._open = threading.Lock(), dict[str, Server]()
 
-    def make(self, message: bytes) -> str:
-        """Take a task in; return its id. The same again changes nothing."""
+    def make(self, message: bytes) -> tuple[str, bool]:
+        """Take a task in; return its id and whether it is new. The same again changes nothing."""
         task = Task.from_bytes(message)
         with self._lock:
+            fresh = not (self.folder / task.id / "server").is_file()
             if task.id not in self._open:
                 self._open[task.id] = Server.create(self.folder / task.id, task, self.side)
-        return task.id
+        return task.id, fresh
 
     def server(self, task: str) -> Server:
         """Return the server of a task, as it was when it was last heard of."""
         with self._lock:
             if task not in self._open:
                 if not task.isalnum() or not (self.folder / task / "server").is_file():
-                    raise KeyError(f"there is no task {task!r:.80} here")
+                    raise KeyError(
+                        f"there is no task {task!r:.80} here: the collector's administrator makes a period known to "
+                        f"both servers (unnoise task shares)"
+                    )
                 self._open[task] = Server.open(self.folder / task)
             return self._open[task]
 
@@ -90,9 +94,10 @@ async def _server(request: Request) -> Server:
 
 async def _make(request: Request) -> Response:
     visitor = await visitor_of(request, "add up")
-    name = await to_thread.run_sync(_shelf(request).make, await _body(request, 1 << 16))
-    await to_thread.run_sync(service_of(request).store.note, visitor, "made share task", name)
-    return JSONResponse({"task": name, "side": _shelf(request).side}, 201)
+    name, fresh = await to_thread.run_sync(_shelf(request).make, await _body(request, 1 << 16))
+    if fresh:
+        await to_thread.run_sync(service_of(request).store.note, visitor, "made share task", name)
+    return JSONResponse({"task": name, "side": _shelf(request).side}, 201 if fresh else 200)
 
 
 async def _receive(request: Request) -> Response:

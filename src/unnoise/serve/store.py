@@ -28,6 +28,10 @@ MOST_TRIES = 3
 """How often a job that took its process down is tried."""
 
 
+FORGOTTEN = 600.0
+"""Seconds after which a job that failed begins anew when it is asked for: what stood in its way may be gone."""
+
+
 class ConflictError(UnnoiseError):
     """What is asked for contradicts what is kept."""
 
@@ -38,6 +42,11 @@ Report = dict[str, Any]
 def now() -> str:
     """The time, to the second, in UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _age(at: str) -> float:
+    """Seconds between a time and now, whichever way the clock was set since."""
+    return abs((datetime.now(UTC) - datetime.fromisoformat(at)).total_seconds())
 
 
 def migrate(engine: sa.Engine, target: str = HEAD) -> None:
@@ -255,6 +264,9 @@ class Store:
     def ask(self, job: str, task: str, question: dict[str, Any]) -> dict[str, Any]:
         """Return a job, made if it is not there: its state, and its answer once there is one."""
         found = self.job(job)
+        if found is not None and found["state"] == "failed" and _age(found["updated"]) > FORGOTTEN:
+            self._begin_anew(job)
+            found = self.job(job)
         if found is None:
             text = json.dumps(question, sort_keys=True)
             row = {"id": job, "task": task, "question": text, "state": "waiting", "tries": 0, "updated": now()}
@@ -266,6 +278,16 @@ class Store:
             found = self.job(job)
         assert found is not None
         return found
+
+    def _begin_anew(self, job: str) -> None:
+        """Put a job that failed back into the line."""
+        table = schema.jobs
+        with self.engine.begin() as connection:
+            connection.execute(
+                table.update()
+                .where(table.c.id == job, table.c.state == "failed")
+                .values(state="waiting", tries=0, answer=None, updated=now())
+            )
 
     def job(self, job: str) -> dict[str, Any] | None:
         """Return a job."""

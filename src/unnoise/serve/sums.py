@@ -19,7 +19,7 @@ from sqlalchemy.exc import IntegrityError
 from ..errors import FormatError, InputError
 from ..guard import new_identity
 from . import schema
-from .client import Client
+from .client import Client, RefusedError
 from .guard import Problem
 from .store import Store, now
 from .tasks import Task
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from ..protocols.shares import Task as ShareTask
 
 __all__ = ["HttpAdder", "ask_servers", "held", "read_servers", "sums_of"]
+
+TRIES = 2
+"""How often a collector asks a server: who asked the collector waits, and asks again."""
 
 
 def read_servers(path: Path) -> tuple[Client, Client]:
@@ -38,15 +41,16 @@ def read_servers(path: Path) -> tuple[Client, Client]:
         raise FormatError(f'{path}: must be {{"servers": [{{"url": …, "token": …}}, two of them]}}') from None
     if httpx.URL(first[0]) == httpx.URL(second[0]):
         raise InputError(f"the two servers must be two, got {first[0]} twice")
-    return Client(*first), Client(*second)
+    return Client(*first, tries=TRIES), Client(*second, tries=TRIES)
 
 
 class HttpAdder:
     """A share server at an address, as the collector sees it."""
 
-    def __init__(self, client: Client, task: ShareTask) -> None:
+    def __init__(self, client: Client, task: ShareTask, *, tell: bool = True) -> None:
         self._client, self._task = client, task
-        client.call("POST", "/shares", content=task.to_bytes())
+        if tell:
+            client.call("POST", "/shares", content=task.to_bytes())
 
     def sites(self) -> dict[str, str]:
         """Return the site of every report, by report id."""
@@ -75,9 +79,17 @@ def sums_of(store: Store, task: str) -> list[dict[str, Any]]:
         return [_plain(row) for row in rows]
 
 
-def held(servers: tuple[Client, Client], task: Task, period: str) -> dict[str, str]:
-    """Return report ids by site, of the reports that both servers hold."""
-    first, second = (HttpAdder(client, task.for_servers(period)).sites() for client in servers)
+def held(servers: tuple[Client, Client], task: Task, period: str, *, tell: bool = True) -> dict[str, str]:
+    """Return report ids by site, of the reports that both servers hold.
+
+    tell : make the period known to both servers; otherwise none are held in one that they have not heard of
+    """
+    try:
+        first, second = (HttpAdder(client, task.for_servers(period), tell=tell).sites() for client in servers)
+    except RefusedError as error:
+        if tell or error.status != 404:
+            raise
+        return {}
     return {site: report for report, site in first.items() if second.get(report) == site}
 
 
@@ -121,7 +133,7 @@ def _begin(
     chosen = sorted(sites or there or spent)
     key = hashlib.sha256(json.dumps([task.id, period, chosen]).encode()).hexdigest()
     known = _sum(store, key)
-    if known is not None:
+    if known is not None and (known["digest"] or not _replaced(known, there)):
         return known
     missing = sorted(set(chosen) - set(there))
     if missing:
@@ -133,15 +145,25 @@ def _begin(
         "id": key, "task": task.id, "period": period, "sites": json.dumps(chosen), "digest": "", "asked": now(),
         "reports": json.dumps(sorted(there[site] for site in chosen)),
     }  # fmt: skip
+    table = schema.sums
+    anew = table.update().where(table.c.id == key, table.c.digest == "") if known else table.insert()
     try:
         with store.engine.begin() as connection:
-            connection.execute(schema.sums.insert().values(**row))
+            connection.execute(anew.values(**row))
         store.note(who, "asked for a sum", f"{task.id} {period} {', '.join(chosen)}"[:2000])
     except IntegrityError:
         pass  # another request asked the same just now
     found = _sum(store, key)
     assert found is not None
     return found
+
+
+def _replaced(begun: dict[str, Any], there: dict[str, str]) -> bool:
+    """Whether a site gave both servers another report since the sum was begun.
+
+    They take one only while no sum contains the former, so neither has answered: the sum may begin anew.
+    """
+    return any(there.get(site, begun["reports"][0]) not in begun["reports"] for site in begun["sites"])
 
 
 def _sum(store: Store, key: str) -> dict[str, Any] | None:

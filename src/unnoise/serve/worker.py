@@ -27,13 +27,14 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import FormatError, IncompatibleError, InputError, UnnoiseError
+from ..errors import FormatError, IncompatibleError, InputError, OverloadError, UnnoiseError
 from ..noise import tidy
 from .tasks import Task
 
 if TYPE_CHECKING:
     from ..answers.estimate import Estimate
     from ..answers.profile import Profile
+    from ..answers.sites import Gathered
     from ..layout import Layout
     from ..noisy import NoisyCounts
     from ..sketches.format import Stored
@@ -82,16 +83,16 @@ def answer(paths: Sequence[str], task: dict[str, Any], labels: Sequence[str] = (
     wanted = Task.from_dict(task)
     if not paths:
         raise InputError("there must be at least one report to answer from, got none")
-    profile, beside = _answered(paths, wanted)
-    surest = min((profile.distinct, *beside), key=lambda one: (one.marked, one.high - one.low))
+    profile, surest = _answered(paths, wanted)
     reach = _number(surest)
+    more = {k: _within(_number(profile.at_least(k)), reach) for k in range(2, EXACTLY[-1] + 2)}
+    exactly = {t: _within(_number(profile.exactly(t)), more.get(t, reach)) for t in EXACTLY}
+    exactly[1] = _around(exactly[1], reach["value"] - more[2]["value"])  # however the reach was found
     return {
         "reach": reach,
         "total": _number(profile.total),
-        "at_least": [
-            {"count": k, **(reach if k == 1 else _within(_number(profile.at_least(k)), reach))} for k in AT_LEAST
-        ],
-        "exactly": [{"count": t, **_number(profile.exactly(t))} for t in EXACTLY],
+        "at_least": [{"count": k, **more.get(k, reach)} for k in AT_LEAST],
+        "exactly": [{"count": t, **exactly[t]} for t in EXACTLY],
         "reports": len(paths),
         "power": tidy(profile.noisy.noise.power),
         "method": profile.method,
@@ -99,19 +100,22 @@ def answer(paths: Sequence[str], task: dict[str, Any], labels: Sequence[str] = (
     }
 
 
-def _answered(paths: Sequence[str], task: Task) -> tuple[Profile, list[Estimate]]:
-    """Read every report once; return what their sum says, and the reach they show beside each other where they can."""
+def _answered(paths: Sequence[str], task: Task) -> tuple[Profile, Estimate]:
+    """Read every report once; return what their sum says, and the surest reach: the sum's, or that of all beside each
+    other where they can stand so."""
     from ..answers import sites
     from ..answers.reconstruct import reconstruct
 
     if not 2 <= len(paths) <= MOST_BESIDE or task.kind != "hashed" or task.levels > 1:
-        return reconstruct(merged(paths, task)), []
+        profile = reconstruct(merged(paths, task))
+        return profile, profile.distinct
     gathered = sites.Gathered.read((path, merged([path], task)) for path in paths)
-    return gathered.summed, [sites.union(gathered)]
+    both = gathered.summed.distinct, sites.union(gathered)
+    return gathered.summed, min(both, key=lambda one: (one.marked, one.high - one.low))
 
 
 def _within(number: dict[str, Any], reach: dict[str, Any]) -> dict[str, Any]:
-    """A number of items that occur more often, at most the reach: answers of one page never contradict each other."""
+    """A number of some of the items, at most all of them: answers of one page never contradict each other."""
     limits = {name: reach[name] for name in ("value", "low", "high")}
     return {
         **number,
@@ -120,23 +124,40 @@ def _within(number: dict[str, Any], reach: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _around(number: dict[str, Any], value: float) -> dict[str, Any]:
+    """Another value, which the interval holds."""
+    low, high = number["low"], number["high"]
+    return {**number, "value": value, "low": min(low, value), "high": high if high is None else max(high, value)}
+
+
 def overlap(paths: Sequence[str], task: dict[str, Any], labels: Sequence[str] = ()) -> dict[str, Any]:
-    """Return how many items are at both of every two sites; on the diagonal, the reach of one."""
+    """Return how many items are at both of every two sites; on the diagonal, the reach of one, as ``answer`` has it."""
     from ..answers import sites
-    from ..answers.reconstruct import reconstruct
 
     wanted = Task.from_dict(task)
     names = sorted(set(labels))
     if len(names) > MOST_BESIDE:
         raise InputError(f"overlaps are for up to {MOST_BESIDE} sites at a time, got {len(names)}: choose some")
-    whole = {name: merged([p for p, label in zip(paths, labels) if label == name], wanted) for name in names}
-    gathered = sites.Gathered.read(whole.items(), add=False)
-    alone = [_number(reconstruct(noisy).distinct) for noisy in whole.values()]
+    sent = {name: [path for path, label in zip(paths, labels) if label == name] for name in names}
+    gathered = sites.Gathered.read(((name, merged(sent[name], wanted)) for name in names), add=False)
+    alone = [_number(_answered(sent[name], wanted)[1]) for name in names]
     matrix: list[list[dict[str, Any]]] = [[alone[i]] * len(names) for i in range(len(names))]
     for i in range(len(names)):
         for j in range(i):
-            matrix[i][j] = matrix[j][i] = _number(sites.overlap(gathered.only([j, i])))
+            common = _common(gathered.only([j, i]))
+            matrix[i][j] = matrix[j][i] = _within(_within(common, alone[i]), alone[j])
     return {"names": names, "matrix": matrix}
+
+
+def _common(two: Gathered) -> dict[str, Any]:
+    """Items at both of two sites; nothing is known of them where noise fills the cells of one."""
+    from ..answers import sites
+    from ..answers.estimate import TOO_NOISY
+
+    try:
+        return _number(sites.overlap(two))
+    except OverloadError:
+        return {"value": None, "low": 0.0, "high": None, "marked": True, "mark": TOO_NOISY}
 
 
 def merged(paths: Sequence[str], task: Task) -> NoisyCounts:

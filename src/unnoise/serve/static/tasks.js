@@ -1,3 +1,8 @@
-// Fresh reports appear without reload.
-let first = true;
-new EventSource("/events").onmessage = () => { if (!first) location.reload(); first = false; };
+// Fresh reports appear without reload: the first news is what the page shows already.
+import { listen } from "./news.js";
+
+let shown;
+listen(({ data }) => {
+  if (shown !== undefined && shown !== data) location.reload();
+  shown = data;
+});

@@ -1,4 +1,6 @@
 // The page of one task: asks the server for answers and draws them. Texts go in as text, never as markup.
+import { listen } from "./news.js";
+
 const root = document.querySelector("#task");
 const { task, noun } = root.dataset;
 const $ = (selector) => document.querySelector(selector);
@@ -26,28 +28,34 @@ function rounded(number, spread) {
   return (Math.round(number / step) * step).toLocaleString("en");
 }
 const words = (n) => (n.marked ? "too noisy to tell" : rounded(n.value, n.high - n.low));
+const told = (n) => (n.mark && !n.marked ? `${words(n)} (${n.mark})` : words(n));
 const remark = (n) => (n.mark && !n.marked ? [element("small", { class: "remark" }, n.mark)] : []);
+const sign = (n) => (n.marked ? "?" : { "": "", "mostly model": "~" }[n.mark] ?? "≈");
 const range = (n) => (n.high === null ? "unknown" : `${rounded(n.low, n.high - n.low)} – ${rounded(n.high, n.high - n.low)}`);
 
 const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
 
-// A network that is gone for a moment is tried again, ever less often.
-async function reach(address) {
-  for (let wait = 500; ; wait = Math.min(2 * wait, 30000)) {
-    try { return await fetch(address); } catch { await pause(wait); }
+// A network or server that fails for a moment is asked again, ever less often; so is one that is still at work.
+async function ask(address, patient) {
+  for (let wait = 500; ; ) {
+    try {
+      const answer = await fetch(address);
+      if (answer.status === 401) location.assign("/login");  // the token was revoked, or its time is over
+      if (answer.status < 500 || !patient) {
+        const body = await answer.json();
+        if (answer.status !== 202) return { ok: answer.ok, body };
+        wait = 500;
+      }
+    } catch { /* not reached, or broken off half-way */ }
+    await pause(wait);
+    wait = Math.min(2 * wait, 30000);
   }
 }
 
-async function get(path, parameters) {
+async function get(path, parameters, patient = true) {
   const query = new URLSearchParams(parameters).toString();
-  const address = `/tasks/${task}/${path}${query ? `?${query}` : ""}`;
-  let answer = await reach(address);
-  while (answer.status === 202) {  // still at work: ask again
-    await pause(1000);
-    answer = await reach(address);
-  }
-  const body = await answer.json();
-  if (!answer.ok) throw new Error(body.detail);
+  const { ok, body } = await ask(`/tasks/${task}/${path}${query ? `?${query}` : ""}`, patient);
+  if (!ok) throw new Error(body.detail);
   return body;
 }
 
@@ -65,7 +73,7 @@ function showSites(reports) {
     box.addEventListener("change", refreshAnswers);
     const last = own.map((one) => one.period).sort().at(-1);
     const gaps = periods.filter((period) => !own.some((one) => one.period === period));
-    const note = element("small", {}, root.dataset.every === "once" ? `sent ${own[0].received.slice(0, 10)}` : `last ${last}`);
+    const note = element("small", {}, root.dataset.every !== "once" ? `last ${last}` : own[0].received ? `sent ${own[0].received.slice(0, 10)}` : "held by both servers");
     if (gaps.length) note.append(" · ", element("span", { class: "gap", title: gaps.join(", ") }, `${gaps.length} missing`));
     $("#sites").append(element("label", {}, box, element("span", {}, site), note));
     if (focused === site) box.focus();
@@ -87,7 +95,7 @@ function showFrequency(answer) {
   const rows = answer.at_least.map((n) => {
     const picture = shape("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" });
     const x = (value) => Math.max(0, Math.min(100, (100 * (value ?? 0)) / most));
-    picture.append(shape("rect", { class: "bar", x: 0, y: 1, height: 8, width: x(n.value) }), shape("line", { class: "whisker", x1: x(n.low), x2: x(n.high ?? most), y1: 5, y2: 5 }));
+    picture.append(shape("rect", { class: "bar", x: 0, y: 1, height: 8, width: n.marked ? 0 : x(n.value) }), shape("line", { class: "whisker", x1: x(n.low), x2: x(n.high ?? most), y1: 5, y2: 5 }));
     return element("tr", {}, element("th", { scope: "row" }, AT_LEAST(n.count)), element("td", { class: `number${n.marked ? " noisy" : ""}` }, words(n)), element("td", {}, range(n), ...remark(n)), element("td", { class: "picture" }, picture));
   });
   $("#frequency tbody").replaceChildren(...rows);
@@ -111,15 +119,17 @@ function showTime() {
     const known = points.map((p, i) => [i, p[name]?.reach]).filter(([, n]) => n);
     const up = known.map(([i, n]) => `${x(i)},${y(n.high ?? most)}`), down = known.map(([i, n]) => `${x(i)},${y(n.low)}`).reverse();
     picture.append(shape("polygon", { class: `band${kind}`, points: [...up, ...down].join(" ") }));
-    picture.append(shape("polyline", { class: `line${kind}`, points: known.map(([i, n]) => `${x(i)},${y(n.value)}`).join(" ") }));
-    for (const [i, n] of known) picture.append(shape("circle", { class: `dot${kind}`, cx: x(i), cy: y(n.value), r: 3.5 }));
+    const sure = known.filter(([, n]) => !n.marked);
+    picture.append(shape("polyline", { class: `line${kind}`, points: sure.map(([i, n]) => `${x(i)},${y(n.value)}`).join(" ") }));
+    for (const [i, n] of sure) picture.append(shape("circle", { class: `dot${kind}`, cx: x(i), cy: y(n.value), r: 3.5 }));
   }
   const every = Math.ceil(points.length / (width / 110));
   const anchor = (i) => (points.length > 1 && i === points.length - 1 ? "end" : "middle");
   points.forEach((p, i) => { if (i % every === 0) picture.append(shape("text", { x: x(i), y: height - 8, "text-anchor": anchor(i) }, p.period)); });
   $("#time").replaceChildren(picture);
   const last = points.at(-1);
-  $("#time-words").textContent = `${last.period}: ${last.alone ? words(last.alone.reach) : "too few sites"}; all up to it: ${last.so_far ? words(last.so_far.reach) : "too few sites"}.`;
+  const said = (name) => (last[name] ? told(last[name].reach) : last.missing[name]);
+  $("#time-words").textContent = `${last.period}: ${said("alone")}; all up to it: ${said("so_far")}.`;
 }
 
 function showOverlap(answer) {
@@ -127,25 +137,45 @@ function showOverlap(answer) {
   const head = element("tr", {}, element("td"), ...names.map((name) => element("th", { scope: "col" }, name)));
   const rows = names.map((name, i) => element("tr", {}, element("th", { scope: "row" }, name), ...names.map((_, j) => {
     const n = answer.matrix[i][j];
-    return element("td", { class: `${i === j ? "self" : ""}${n.marked ? " noisy" : ""}`, title: `95 %: ${range(n)}` }, n.marked ? "?" : words(n));
+    return element("td", { class: `${i === j ? "self" : ""}${n.marked ? " noisy" : ""}`, title: `95 %: ${range(n)}${n.mark ? `, ${n.mark}` : ""}` }, n.marked ? "?" : `${sign(n)} ${words(n)}`.trim());
   })));
   $("#overlap tbody").replaceChildren(head, ...rows);
+  const marks = new Set(answer.matrix.flat().filter((n) => n.mark).map((n) => `${sign(n)} ${n.mark}`));
+  $("#overlap-words").textContent = [...marks].sort().join(" · ");
 }
 
-async function show(part, ask, place) {
-  try { part(await ask()); } catch (error) { if (place) place.textContent = error.message; }
+function clearAnswer() {
+  $("#headline").textContent = "No answer";
+  $("#headline").classList.add("marked");
+  $("#mark").hidden = true;
+  $("#frequency tbody").replaceChildren();
 }
 
+// The three questions of the page: how an answer is drawn, where it stands in words, and what goes when there is none.
+const QUESTIONS = {
+  answer: { draw: (a) => { showReach(a); showFrequency(a); }, place: "#headline-range", clear: clearAnswer },
+  "over-time": { draw: (a) => { points = a.points; showTime(); }, place: "#time-words", clear: () => { points = []; $("#time").replaceChildren(); } },
+  overlap: { draw: showOverlap, place: "#overlap-words", clear: () => $("#overlap tbody").replaceChildren() },
+};
+
+// What is answered to an older question than the newest comes too late to be shown.
+let newest = 0;
 async function refreshAnswers() {
-  const sites = chosen();
+  newest += 1;
+  const mine = newest, sites = chosen();
   for (const link of document.querySelectorAll("[data-export]")) link.href = `/tasks/${task}/${link.dataset.export}?${new URLSearchParams(sites)}`;
-  await show((a) => { showReach(a); showFrequency(a); }, () => get("answer", sites), $("#headline"));
-  if (root.dataset.every !== "once") await show((a) => { points = a.points; showTime(); }, () => get("over-time", sites), $("#time-words"));
-  const several = (sites.length || document.querySelectorAll("#sites input").length) > 1;
-  $("#overlap-title").parentElement.hidden = root.dataset.way !== "sealed" || !several;
-  if (root.dataset.way !== "sealed" || !several) return;
-  $("#overlap-words").textContent = "Under way …";
-  await show((a) => { showOverlap(a); $("#overlap-words").textContent = ""; }, () => get("overlap", sites), $("#overlap-words"));
+  const beside = root.dataset.way === "sealed" && (sites.length || document.querySelectorAll("#sites input").length) > 1;
+  const asked = ["answer", ...(root.dataset.every === "once" ? [] : ["over-time"]), ...(beside ? ["overlap"] : [])];
+  $("#overlap-title").parentElement.hidden = !beside;
+  for (const path of asked) $(QUESTIONS[path].place).closest("section").setAttribute("aria-busy", "true");
+  for (const path of asked) {
+    const { draw, place, clear } = QUESTIONS[path];
+    let answer, said;
+    try { answer = await get(path, sites); } catch (error) { said = error.message; }
+    if (mine !== newest) return;
+    if (answer) draw(answer); else { clear(); $(place).textContent = said; }
+    $(place).closest("section").removeAttribute("aria-busy");
+  }
 }
 
 // With two servers: which sums there are, and asking for another, which costs.
@@ -161,37 +191,49 @@ function askForSum(event) {
   const dialog = $("#cost");
   dialog.onclose = async () => {
     if (dialog.returnValue !== "yes") return;
-    const answer = await fetch(`/tasks/${task}/sums`, { method: "POST", body: JSON.stringify({ period: $("#ask-period").value, sites }) });
-    const body = await answer.json();
-    $("#sums-said").textContent = answer.ok ? "Asked for, and here." : body.detail;
-    seen = "";
+    let said = "The collector was not reached. Ask again: the same sum is one release, however often it is asked for.";
+    $("#sums-said").textContent = "Under way …";
+    try {
+      const answer = await fetch(`/tasks/${task}/sums`, { method: "POST", body: JSON.stringify({ period: $("#ask-period").value, sites }) });
+      const body = await answer.json();
+      said = answer.ok ? "Asked for, and here." : body.detail;
+    } catch { /* not reached */ }
     await refresh();
+    $("#sums-said").textContent = said;
   };
   dialog.showModal();
 }
 $("#ask")?.addEventListener("submit", askForSum);
+$("#ask-period")?.addEventListener("change", () => refresh());
 
-let seen = "";
+// What both servers hold in a period, and what is in their sums already.
+async function sentToTwo() {
+  const { sums } = await get("sums");
+  showSums(sums);
+  const period = $("#ask-period")?.value || sums.at(-1)?.period;
+  $("#sums-said").textContent = "";
+  const held = period ? await get("reports", [["period", period]], false).catch((error) => { $("#sums-said").textContent = error.message; return { reports: [] }; }) : { reports: [] };
+  return [...held.reports, ...sums.flatMap((one) => one.sites.map((site) => ({ site, period: one.period, received: one.asked, digest: one.digest + site })))];
+}
+
+// What is promised depends on what was sent, and is worded by the server.
+async function refreshPromise() {
+  const page = new DOMParser().parseFromString(await (await fetch(location.pathname)).text(), "text/html");
+  for (const place of ["#guarantee", "#ledger"]) $(place).textContent = page.querySelector(place).textContent;
+}
+
+let seen;
 async function refresh() {
-  if (root.dataset.way === "two-servers") {
-    const { sums } = await get("sums");
-    showSums(sums);
-    const period = $("#ask-period")?.value || sums.at(-1)?.period;
-    const held = period ? await get("reports", [["period", period]]).catch(() => ({ reports: [] })) : { reports: [] };
-    const rows = [...held.reports, ...sums.flatMap((one) => one.sites.map((site) => ({ site, period: one.period, received: one.asked, digest: one.digest + site })))];
+  try {
+    const rows = root.dataset.way === "two-servers" ? await sentToTwo() : (await get("reports")).reports;
     const now = rows.map((one) => one.digest).join();
     if (now === seen) return;
+    if (seen !== undefined) refreshPromise().catch(() => {});  // worth no error: the next news brings it
     seen = now;
     showSites(rows);
-    await refreshAnswers();
-    return;
-  }
-  const { reports } = await get("reports");
-  const now = reports.map((one) => one.digest).join();
-  if (now === seen) return;
-  seen = now;
-  showSites(reports);
-  await refreshAnswers();
+    if (rows.some((one) => one.received)) await refreshAnswers();
+    else $("#headline").textContent = rows.length ? "No sum asked for yet" : "Nothing sent yet";
+  } catch (error) { clearAnswer(); $("#headline-range").textContent = error.message; }
 }
 
 $("#everyone").addEventListener("click", () => {
@@ -199,5 +241,5 @@ $("#everyone").addEventListener("click", () => {
   refreshAnswers();
 });
 window.addEventListener("resize", () => { if (points.length) showTime(); });
-new EventSource("/events").onmessage = refresh;
+listen(refresh);
 refresh();
