@@ -81,7 +81,7 @@ def sensible(estimate: Estimate, *, whole: bool = True) -> tuple[str, str, str]:
     digits = min(digits, 0) if whole else digits
     of_value, of_low = (max(digits, _two_digits(x)) for x in (value, low))
     low, high = _outwards(low, of_low, math.floor), _outwards(high, digits, math.ceil)
-    end = "no limit" if value < NO_LIMIT <= high else _written(high, digits)
+    end = "no limit" if value < NO_LIMIT <= high or high == math.inf else _written(high, digits)
     return _written(value, of_value), _written(low, of_low), end
 
 
