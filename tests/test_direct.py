@@ -939,3 +939,36 @@ def test_the_page_of_one_group_says_what_all_groups_take():
     assert {one.curve.whole for one in found.values()} == {Fraction(1, 4)}
     assert all("all groups together</dt><dd>0.25<" in parameters(one) for one in found.values())
     assert "all groups together" not in parameters(un.direct(rows["item"], epsilon=1))
+
+
+def test_nobody_counts_beyond_the_limit() -> None:
+    """Each person counts at most 5 times: that nobody does 6 times is no matter of noise."""
+    with testing.seeded(5):
+        p = testing.direct([1] * 9 + [2, 2, 3], epsilon=0.1, person=True, max_contributions=5)
+    for answer in (p.at_least(6), p.at_least(1000), p.exactly(6), *(row.at_least for row in p.table([6, 7]))):
+        assert (answer.value, answer.low, answer.high) == (0, 0, 0)
+    assert p.at_least(5).high > 0
+    with testing.seeded(5):
+        free = testing.direct([1] * 9 + [2, 2, 3], epsilon=0.1, person=True)
+    assert free.at_least(1000).high > 0, "the control: nothing bounds a person there"
+
+
+def test_sums_beyond_the_largest_have_no_upper_end() -> None:
+    """Counts above 2^62 are taken as that, so their sum is known from below alone."""
+    with testing.seeded(1):
+        p = testing.direct(["a", "b"], epsilon=1, counts=[2**63 - 1, 1])
+        below = testing.direct(["a", "b"], epsilon=1, counts=[2**61, 1])
+    assert p.total.low <= 2**62 <= p.total.value * (1 + 1e-9)
+    assert 2**63 in p.total
+    assert math.isfinite(below.total.high)
+    assert 2**61 in below.total
+
+
+def test_an_entropy_that_may_be_anything_is_marked() -> None:
+    with testing.seeded(1):
+        nothing, sharp = testing.direct([], epsilon=0.001), testing.direct(list(range(50)) * 40, epsilon=10)
+        gone = testing.direct([], epsilon=40)
+    assert nothing.entropy.high > 5
+    assert nothing.entropy.marked
+    assert not sharp.entropy.marked
+    assert (gone.entropy.high, gone.entropy.marked) == (0, False)

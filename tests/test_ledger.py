@@ -284,3 +284,31 @@ def test_the_same_file_twice_is_refused_unless_asked_for(
     copy = data.parent / "copy.csv"
     copy.write_bytes(data.read_bytes())
     assert run(monkeypatch, "sketch", data, copy, *rest) == 0
+
+
+def test_no_other_file_is_taken_for_a_ledger(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line cut short makes room for the next one; a text that never was one is somebody's own."""
+    letter = data.parent / "letter"
+    letter.write_text("a text without an end of line")
+    asked = [data, "-c", "url", "-e", "1", "-o", data.parent / "a.sketch"]
+    assert run(monkeypatch, "sketch", *asked, "--ledger", letter) == 2
+    assert "letter must be a ledger" in capsys.readouterr().err
+    assert letter.read_text() == "a text without an end of line"
+
+
+def test_a_ledger_of_any_name_is_the_one_shown(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only data stand for the ledger beside them: neither another ledger does, nor a file that is not there."""
+    asked = [data, "-c", "url", "-o", data.parent / "a.sketch"]
+    assert run(monkeypatch, "sketch", *asked, "-e", "1") == 0
+    assert run(monkeypatch, "sketch", *asked, "-e", "2", "--ledger", data.parent / "book") == 0
+    for name, expected in (("book", "ε = 2"), (data.name, "ε = 1")):
+        capsys.readouterr()
+        assert run(monkeypatch, "ledger", data.parent / name) == 0
+        assert f"in all {expected} for one occurrence" in capsys.readouterr().out
+    assert run(monkeypatch, "ledger", data.parent / "missing") == 2
+    assert run(monkeypatch, "ledger", data.parent / "new", "--limit", "3", "--dataset", "x") == 0
+    assert [entry.what for entry in read_ledger(data.parent / "new")] == ["limit"]

@@ -153,3 +153,11 @@ def test_shares_of_enough_survivors_reach_one_noise() -> None:
     assert share.plus(share).plus(share) == DiscreteLaplace("1/3")
     with pytest.raises(InputError, match="survivors must be between 1 and parties=2, got 3"):
         DiscreteLaplace(1).shares(2, survivors=3)
+
+
+@pytest.mark.parametrize("given", [np.int64(2), np.int8(2), np.uint8(2), Fraction(np.int64(4), 2)])
+def test_integers_of_numpy_are_integers(given: object) -> None:
+    """NumPy's integers count as rationals, but have no room for what is computed of ε."""
+    noise = DiscreteLaplace(given)
+    assert (type(noise.epsilon.numerator), noise) == (int, DiscreteLaplace(2))
+    assert discrete_laplace(10, epsilon=given).size == 10

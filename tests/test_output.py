@@ -340,3 +340,37 @@ def test_huge_counts_are_numbers_not_ends(shell, tmp_path):
     for text in (shell(*asked), (tmp_path / "out.md").read_text()):
         assert "no limit" not in text, text
         assert re.search(r"ccurrences.*2e18.*2e18.*2e18", text), text
+
+
+def test_a_range_of_counts_is_an_answer_like_all_others():
+    """Its kind of interval, share of data and mark are those of the same question, in every file."""
+    sketch = Sketch.hashed(2**10, epsilon=1, item_types=["int"])
+    sketch.update(np.arange(400) % 211)
+    named = sheets(reconstruct(sketch.release()))
+    document = profiles_document(named, title="x", guarantee="", warnings=(), page=str)
+    rows = list(csv.DictReader(io.StringIO(written_as(document, ".csv").decode())))
+    for k in ("1", "2"):
+        found = [row for row in rows if row["first"] == k == row["last"]]
+        asked, ranged = (next(r for r in found if r["question"] == q) for q in (f"exactly_{k}", "range"))
+        assert ranged["interval"] == "model"
+        assert {**ranged, "question": ""} == {**asked, "question": ""}
+
+
+def test_markdown_holds_no_control_character():
+    named = sheets({"\x1b[31mred": direct([1, 2, 2], epsilon=1)}, Asked(noun=noun("\x9buser")))
+    document = profiles_document(named, title="\x1b", guarantee="", warnings=(), page=str)
+    assert all(c == "\n" or c.isprintable() for c in written_as(document, ".md").decode())
+
+
+def test_a_domain_without_items_is_refused(shell, tmp_path):
+    (tmp_path / "x.csv").write_text("n\na\n")
+    for name, text in (("none.txt", ""), ("none.csv", "n\n")):
+        (tmp_path / name).write_text(text)
+        asked = ("profile", tmp_path / "x.csv", "-c", "n", "-e", "1", "--domain", tmp_path / name)
+        assert f"{name}: a domain must hold at least one item, got none" in shell(*asked, code=2)
+
+
+def test_items_of_data_are_no_option(shell, tmp_path):
+    (tmp_path / "x.csv").write_text("n\n7\n")
+    asked = ("profile", tmp_path / "x.csv", "-c", "n", "--int", "-e", "1", "--domain", "5", "--unknown", "error")
+    assert "unnoise: every item must be in the declared domain 0…4" in shell(*asked, code=2)

@@ -605,3 +605,8 @@ def test_files_of_answers_at_the_edges(three, tmp_path, monkeypatch, capsys):
     assert (code, "must end in one of" in err) == (2, True)
     code, _, err = shell(monkeypatch, capsys, "union", *three, "-o", tmp_path / "no" / "x.csv")
     assert (code, "there is no folder" in err) == (2, True)
+
+
+def test_a_list_of_sketches_is_told_how_to_be_given() -> None:
+    with pytest.raises(InputError, match=r"got list: give them one by one, as in union\(\*sketches\)"):
+        un.union([1, 2])

@@ -522,3 +522,16 @@ def test_positions_at_the_ends_of_the_hashes() -> None:
     assert without.positions(np.array([top, 5], dtype=np.uint64)).tolist() == [-1, 1]
     crowded = _ListCells(np.arange(1000, dtype=np.uint64))
     assert crowded.positions(np.array([999, 0, 1000], dtype=np.uint64)).tolist() == [999, 0, -1]
+
+
+@pytest.mark.parametrize("cells", [1 << 49, 1 << 60, 1 << 63])
+def test_more_cells_than_any_memory_has(cells: int) -> None:
+    for what, made in (("cells", Sketch.hashed), ("domain", Sketch.known)):
+        with pytest.raises(InputError, match=f"{what} must be an integer between 1 and {1 << 48}, got {cells}"):
+            made(cells, epsilon=1)
+
+
+def test_a_domain_is_too_large_to_be_sampled_before_it_is_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unnoise.sketches.sketch.sampled_cells", lambda *_: pytest.fail("it is hashed"))
+    with pytest.raises(InputError, match="a domain to be sampled must have at most"):
+        Sketch.sampled(1 << 40, rate="1/2", epsilon=1)

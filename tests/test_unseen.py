@@ -191,3 +191,9 @@ def test_collisions_are_undone() -> None:
     for take in (min_wise_sample, bucketed_profile):
         assert take([0, 0], 10, rng).distinct == 0
         assert take([5], 10, rng).distinct > 0
+
+
+@pytest.mark.parametrize("given", [None, [1, 2], np.arange(3)])
+def test_only_a_profile_has_a_population(given: object) -> None:
+    with pytest.raises(InputError, match=r"profile must be a Profile, as un\.profile gives it, got"):
+        un.unseen(given)

@@ -32,8 +32,8 @@ from .noise import DiscreteLaplace, tidy
 from .text import LONGEST_NAME, inert
 
 __all__ = [
-    "ITEM_TYPES", "MEASURED_LEVELS", "MOST_LEVELS", "MOST_NAMES", "Account", "Kind", "Labels", "Layout", "about",
-    "fresh_labels", "guarantee", "hashed_layout", "in_words", "usual_unit",
+    "ITEM_TYPES", "MEASURED_LEVELS", "MOST_CELLS", "MOST_LEVELS", "MOST_NAMES", "Account", "Kind", "Labels", "Layout",
+    "about", "check_sampled", "fresh_labels", "guarantee", "hashed_layout", "in_words", "usual_unit",
 ]  # fmt: skip
 
 Kind = Literal["known", "hashed", "sampled", "direct"]
@@ -45,6 +45,9 @@ MOST_LEVELS = 54
 MEASURED_LEVELS = 16
 """Number of levels for ``levels=True``: the measured choice when the number of items is unknown (docs/items.md)."""
 
+
+MOST_CELLS = 1 << 48
+"""Most cells: more than any memory has, and fewer than any array refuses."""
 
 MOST_SAMPLED = 1 << 32
 """Most items of a domain that is sampled: each one is hashed."""
@@ -98,8 +101,8 @@ class Layout:
                 object.__setattr__(self, name, check_integer(name, getattr(self, name), low, high))
         if self.hash_seed is not None and self.hash_seed >= 1 << 64:
             raise InputError(f"hash_seed must be below 2^64, got {self.hash_seed}")
-        if self.kind == "sampled" and self.domain is not None and self.domain > MOST_SAMPLED:
-            raise InputError(f"a domain to be sampled must have at most {MOST_SAMPLED:,} items, got {self.domain}")
+        if self.kind == "sampled" and self.domain is not None:
+            check_sampled(self.domain)
         if self.rate is not None and not 0 < self.rate <= 1:
             raise InputError(f"rate must be above 0 and at most 1, got {self.rate}")
         if self.item_types is not None and (not self.item_types or set(self.item_types) - set(ITEM_TYPES)):
@@ -113,6 +116,12 @@ class Layout:
             left, right = getattr(self, field.name), getattr(other, field.name)
             if left != right:
                 raise IncompatibleError(field.name, left, right)
+
+
+def check_sampled(domain: int) -> None:
+    """Refuse a domain that is too large to be sampled, before the first of its items is hashed."""
+    if domain > MOST_SAMPLED:
+        raise InputError(f"a domain to be sampled must have at most {MOST_SAMPLED:,} items, got {domain}")
 
 
 def hashed_layout(cells: int, levels: int | bool | None, **public: Any) -> Layout:

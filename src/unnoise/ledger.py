@@ -42,7 +42,7 @@ from .noise import Exact, exact_positive, tidy
 if TYPE_CHECKING:
     from .sketches.sketch import Sketch
 
-__all__ = ["FILE", "Budget", "Entry", "Ledger", "ledger_beside", "read_ledger", "sums", "total_budget"]
+__all__ = ["FILE", "Budget", "Entry", "Ledger", "is_ledger", "ledger_beside", "read_ledger", "sums", "total_budget"]
 
 FILE = "unnoise.ledger"
 """Name of the ledger beside the data."""
@@ -51,6 +51,9 @@ LONGEST = 1 << 26
 """Bytes of a ledger accepted: hundreds of thousands of releases."""
 
 RELEASES = ("profile", "sketch", "release", "direct", "spark")
+BEGIN = b'{"at": "'
+"""How every line begins."""
+
 START = hashlib.sha256(b"unnoise ledger 1\n").hexdigest()
 
 
@@ -172,6 +175,14 @@ def ledger_beside(paths: Sequence[str | os.PathLike[str]]) -> Path:
     return Path(paths[0]).absolute().parent / FILE
 
 
+def is_ledger(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is a ledger, by the end of its name or its first line."""
+    if Path(path).suffix == ".ledger":
+        return True
+    with open(path, "rb") as file:
+        return file.read(len(BEGIN)) == BEGIN
+
+
 def read_ledger(path: str | os.PathLike[str]) -> list[Entry]:
     """Return all entries, the chain verified."""
     handle = _open(path, os.O_RDONLY)
@@ -211,7 +222,9 @@ def _read(handle: int, path: str | os.PathLike[str]) -> tuple[list[Entry], str]:
     size = os.fstat(handle).st_size
     if size > LONGEST:
         raise FormatError(f"{os.fspath(path)} must be at most {LONGEST >> 20} MB, got {size:,} bytes: begin a new one")
-    *lines, _ = os.pread(handle, size, 0).split(b"\n")
+    *lines, rest = os.pread(handle, size, 0).split(b"\n")
+    if not BEGIN.startswith(rest[: len(BEGIN)]):  # a line cut short goes with the next one that is written
+        raise FormatError(f"{os.fspath(path)} must be a ledger, got a file that ends in something else")
     entries, chain = [], START
     for number, line in enumerate(lines, 1):
         try:

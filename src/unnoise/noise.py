@@ -46,12 +46,10 @@ def exact_positive(name: str, value: Any) -> Fraction:
     if isinstance(value, bool | np.bool_):
         raise InputError(f"{name} must be a number, got {value!r}")
     try:
-        if isinstance(value, Rational):
-            fraction = Fraction(value)
+        if isinstance(value, Rational):  # NumPy's integers too, and fractions of them: 64 bits would not do later
+            fraction = Fraction(int(value.numerator), int(value.denominator))
         elif isinstance(value, float | np.floating | Decimal):
             fraction = _of_text(str(value))
-        elif isinstance(value, np.integer):
-            fraction = Fraction(int(value))
         elif isinstance(value, str):
             fraction = _of_text(value.replace(" ", ""))
         else:

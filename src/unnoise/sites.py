@@ -95,7 +95,8 @@ def _released(sketch: Any) -> NoisyCounts:
     if isinstance(sketch, str | os.PathLike):
         sketch = Sketch.load(sketch)
     if not isinstance(sketch, Sketch):
-        raise InputError(f"sketches must be sealed sketches, files or noisy counts, got {type(sketch).__name__}")
+        fix = ": give them one by one, as in union(*sketches)" if isinstance(sketch, list | tuple) else ""
+        raise InputError(f"sketches must be sealed sketches, files or noisy counts, got {type(sketch).__name__}{fix}")
     if not sketch.sealed:
         raise SealedError("sketches beside each other must be sealed, got an open one: release or save it first")
     return sketch.release()

@@ -16,6 +16,7 @@ cumulants of the noise, with the slope of G at the fitted counts, make the rest.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -27,7 +28,7 @@ from scipy.special import ndtri
 from ..arrays import Floats, Int64
 from ..curve import TOP, NoisyCurve
 from ..errors import InputError
-from ..estimators.falling import falling, largest_count, spread, upper_quantile
+from ..estimators.falling import DOUBT, falling, largest_count, spread, upper_quantile
 from ..estimators.linear import Function
 from ..estimators.methods import Notice
 from .bands import Limits
@@ -126,7 +127,8 @@ class DirectProfile(Profile):
         low, high = np.append(np.minimum.accumulate(low), 0.0), np.maximum.accumulate(high[::-1])[::-1]
         inside = np.minimum(lo, int(curve.last[-1]))
         low, high = low[np.searchsorted(curve.first, inside)], high[np.searchsorted(curve.last, inside)]
-        low, high = (np.where(opened & (hi >= lo), mine, old) for mine, old in ((low, found.low), (high, found.high)))
+        some = opened & (hi >= lo) & ((lo <= int(curve.last[-1])) | (int(curve.last[-1]) == TOP))
+        low, high = (np.where(some, mine, old) for mine, old in ((low, found.low), (high, found.high)))
         return Limits(found.estimate, found.stderr, low, high)
 
     @cached_property
@@ -232,8 +234,14 @@ class DirectProfile(Profile):
         value = max(estimate, self.number) if self.curve.released == "at_least" else self._sum_value(_identity)
         value = value if self.number else 0.0  # no items, no occurrences
         items = self.distinct.at(level)  # and no item without one
-        low, high = max(low, items.low), max(high, items.high)
+        low, high = max(low, items.low), math.inf if self._saturated else max(high, items.high)
         return Estimate(value, stderr, min(low, value), max(high, value), level, self._total)
+
+    @property
+    def _saturated(self) -> bool:
+        """Whether some number may have been cut at the largest that is released."""
+        released = np.append(self.curve.numbers, self.curve.ranks)
+        return int(released.max()) > TOP - upper_quantile(self.curve.noise, 1, DOUBT)
 
     def _entropy(self, level: float) -> tuple[float, float, float, float]:
         most = float(np.log(max(self.distinct.at(level).high, 1.0)))
@@ -303,8 +311,9 @@ def _values(g: Function, t: Int64) -> Floats:
 
 
 def _between_exactly(curve: NoisyCurve, lo: Int64, hi: Int64, level: float) -> Limits:
-    """Estimate, standard error and limits of the items with count in lo..hi, from noisy f."""
-    empty, end = hi < lo, int(curve.last[-1])
+    """Estimate, standard error and limits of the items with count in lo..hi, from noisy f; none beyond a limit."""
+    end = int(curve.last[-1])
+    empty = (hi < lo) | ((lo > end) & (end < TOP))
     lo, hi = np.minimum(lo, end), np.minimum(np.maximum(lo, hi), end)
     running = np.concatenate([[0.0], np.cumsum(curve.numbers.astype(float))])
     met = np.searchsorted(curve.last, lo), np.searchsorted(curve.first, hi, side="right")

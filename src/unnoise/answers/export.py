@@ -191,9 +191,10 @@ def _xlsx(document: Document) -> bytes:
 
 def _markdown(document: Document) -> bytes:
     escape = str.maketrans({"|": "\\|", "<": "&lt;", "*": "\\*", "_": "\\_", "`": "\\`", "[": "\\["})
-    lines = [f"# {inert(document.title).translate(escape)}", "", document.lead.translate(escape)]
+    lines = [f"# {inert(document.title).translate(escape)}", "", inert(document.lead).translate(escape)]
     for name, columns in document.tables().items():
-        lines += ["", f"## {name.capitalize()}", "", f"| {' | '.join(columns)} |"]
+        heads = " | ".join(inert(column).translate(escape) for column in columns)
+        lines += ["", f"## {name.capitalize()}", "", f"| {heads} |"]
         kinds = ("---" if isinstance(column[0] if column else "", str) else "--:" for column in columns.values())
         lines.append(f"|{'|'.join(kinds)}|")
         rows = (_shown_row(row) for row in zip(*columns.values()))

@@ -13,6 +13,7 @@ Two methods give all numbers, and a subclass that means something else by its ce
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -354,7 +355,9 @@ class Profile:
         total, weighted = self._sum_value(lambda t: t), self._sum_value(xlogx)
         value = max(float(np.log(total) - weighted / total), 0.0) if total > 0 else 0.0
         _, stderr, low, high = self._entropy(level)
-        return Estimate(value, stderr, min(low, value), max(high, value), level, self._entropy_estimate)
+        low, high = min(low, value), max(high, value)
+        anything = low <= 0 < high and high >= math.log(max(self.distinct.at(level).high, 1.0)) - 1e-9
+        return Estimate(value, stderr, low, high, level, self._entropy_estimate, marked=anything)
 
     def quantile(self, q: float) -> Estimate:
         """Return the smallest t such that a share of at least q of the items has count ≤ t."""

@@ -85,7 +85,7 @@ def sensible(estimate: Estimate, *, whole: bool = True) -> tuple[str, str, str]:
     digits = min(digits, 0) if whole else digits
     of_value, of_low = (max(digits, _two_digits(x)) for x in (value, low))
     low, high = _outwards(low, of_low, math.floor), _outwards(high, digits, math.ceil)
-    end = "no limit" if value < NO_LIMIT <= high else _written(high, digits)
+    end = "no limit" if value < NO_LIMIT <= high or high == math.inf else _written(high, digits)
     return _written(value, of_value), _written(low, of_low), end
 
 
@@ -326,12 +326,9 @@ def span(first: int, last: int) -> str:
 
 
 def ranges_of(sheet: Sheet) -> list[tuple[int, int, Estimate]]:
-    """Return first, last and the items in each range of counts."""
-    curve, level = sheet.exact, sheet.asked.level
-    width = curve.last - curve.first + 1
-    ends = zip(curve.first.tolist(), curve.last.tolist())
-    triples = zip(curve.value * width, curve.low * width, curve.high * width)
-    return [(a, b, Estimate(float(v), 0.0, float(lo), float(hi), level)) for (a, b), (v, lo, hi) in zip(ends, triples)]
+    """Return first, last and the items in each range of counts, an answer like all others."""
+    ends = zip(sheet.exact.first.tolist(), sheet.exact.last.tolist())
+    return [(first, last, sheet.profile._band(first, last, sheet.asked.level, 1)) for first, last in ends]
 
 
 def long_table(named: Mapping[str, Sheet]) -> Columns:

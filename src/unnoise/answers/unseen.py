@@ -46,6 +46,7 @@ from scipy.special import chdtri, digamma, exp1, gammaln, ndtri
 
 from ..arrays import Floats
 from ..checks import check_integer, check_level
+from ..errors import InputError
 from .estimate import Estimate
 from .profile import Profile
 
@@ -122,6 +123,8 @@ def unseen(profile: Profile, *, repetitions: int = 100, seed: int = 0, level: fl
     >>> unseen(p, repetitions=20).coverage.value > 0.9
     True
     """
+    if not isinstance(profile, Profile):
+        raise InputError(f"profile must be a Profile, as un.profile gives it, got {type(profile).__name__}")
     check_integer("repetitions", repetitions, 10)
     check_level(level)
     some = profile.support > 0

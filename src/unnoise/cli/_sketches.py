@@ -123,6 +123,8 @@ def _domain(request: Counting, wanted: Wanted, *, typed: bool) -> Any:
     batches: list[Batch] = list(source.batches(Wanted(columns=columns, integers=request.integers)))
     import polars as pl
 
+    if not any(batch.items.height for batch in batches):
+        raise InputError(f"{request.domain}: a domain must hold at least one item, got none")
     table = pl.concat([batch.items for batch in batches]).unique(maintain_order=True)
     return table[columns[0]] if len(columns) == 1 else table
 

@@ -110,11 +110,11 @@ def ledger(
     as_json: opt.AsJson = False,
 ) -> None:
     """Show what was released from which data, and its sum; or set a limit that later releases must keep."""
-    from ..ledger import FILE, Ledger, ledger_beside, read_ledger, sums
+    from ..ledger import Ledger, is_ledger, ledger_beside, read_ledger, sums
     from ._show import print_json
 
     path = Path(file)
-    if path.name != FILE and not path.name.endswith(".ledger") and ledger_beside([path]).exists():
+    if path.is_file() and not is_ledger(path) and ledger_beside([path]).exists():
         path = ledger_beside([path])
     if limit is not None:
         if dataset is None:

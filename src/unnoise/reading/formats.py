@@ -13,6 +13,7 @@ from __future__ import annotations
 import difflib
 import glob
 import os
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,10 +113,10 @@ def _scan_npy(where: Location, _: Dialect, names: Names) -> pl.LazyFrame:
 
 
 def _scan_ndjson(where: Location, _: Dialect, names: Names) -> pl.LazyFrame:
+    """Scan the wanted keys as text; others, and types guessed from the first rows, would make late rows unreadable."""
     import polars as pl
 
-    types = {name: pl.String for name in names} if names else None
-    return pl.scan_ndjson(where, schema_overrides=types)
+    return pl.scan_ndjson(where, schema={name: pl.String for name in names} if names else None)
 
 
 def _scan_csv(separator: str) -> Callable[[Location, Dialect, Names], pl.LazyFrame]:
@@ -323,10 +324,7 @@ def column_of_integers(series: pl.Series, label: str, offset: int = 0, *, text_h
         raise InputError(
             f"{label}, row {offset + at + 1}: {series.name} must be a 64-bit integer, got another text; {fix}"
         )
-    raise InputError(
-        f"{label}: column {series.name} must hold integers, got {series.dtype}; "
-        f"cast it: --sql 'SELECT CAST({series.name} AS BIGINT) AS {series.name}, … FROM data'"
-    )
+    raise InputError(f"{label}: column {series.name} must hold integers, got {series.dtype}; {_cast(series, 'BIGINT')}")
 
 
 def item_column(series: pl.Series, label: str) -> pl.Series:
@@ -343,17 +341,37 @@ def item_column(series: pl.Series, label: str) -> pl.Series:
     if series.dtype == pl.String:
         return series
     if series.dtype in (pl.Categorical, pl.Null, pl.Binary) or isinstance(series.dtype, pl.Enum):
-        return as_text(series)
+        return as_text(series, label)
     raise InputError(
-        f"{label}: column {series.name} must hold text or integers, got {series.dtype}; "
-        f"cast it: --sql 'SELECT CAST({series.name} AS VARCHAR) AS {series.name} FROM data'"
+        f"{label}: column {series.name} must hold text or integers, got {series.dtype}; {_cast(series, 'VARCHAR')}"
     )
 
 
-def as_text(series: pl.Series) -> pl.Series:
-    """Return a column as text, bytes as their hexadecimal digits."""
+def _cast(series: pl.Series, kind: str) -> str:
+    """Say how to cast a column in a query over files: names in quotes, as SQL has words of its own.
+
+    >>> import polars as pl
+    >>> _cast(pl.Series("order", [0.5]), "VARCHAR")
+    'cast it: --sql \'SELECT CAST("order" AS VARCHAR) AS "order", … FROM data\''
+    """
+    if _has_no_text(series):
+        return "write it as text or integers first"
+    name = '"' + series.name.replace('"', '""') + '"'
+    return f"cast it: --sql {shlex.quote(f'SELECT CAST({name} AS {kind}) AS {name}, … FROM data')}"
+
+
+def _has_no_text(series: pl.Series) -> bool:
     import polars as pl
 
+    return series.dtype in (pl.List, pl.Array, pl.Duration, pl.Object)
+
+
+def as_text(series: pl.Series, label: str) -> pl.Series:
+    """Return a column as text, bytes as their hexadecimal digits; lists and durations have none."""
+    import polars as pl
+
+    if _has_no_text(series):
+        raise InputError(f"{label}: column {series.name} must hold text or numbers, got {series.dtype}; cast it first")
     return series.bin.encode("hex") if series.dtype == pl.Binary else series.cast(pl.String)
 
 

@@ -219,10 +219,22 @@ class Source:
         slim = self.kind.typed and self.stream is None and set(self.item_types(wanted)) == {"int"}
         chunk = chunk or (CHUNK if slim and wanted.person is None and wanted.group is None else CHUNK // 2)
         for where in self.wheres:
+            self._require_types(where, wanted)
             offset = 0
             for frame in self.frames(where, wanted, chunk):
                 yield self._batch(frame, wanted, where, offset)
                 offset += frame.height
+
+    def _require_types(self, where: Location | None, wanted: Wanted) -> None:
+        """Refuse columns of a wrong type by what the file says of them: a row must not be what tells."""
+        if not self.kind.typed or self.stream is not None:
+            return
+        import polars as pl
+
+        with _readable(self, where):
+            schema = self._schema(where, wanted)
+        require_columns(self._label(where), wanted.names, list(schema))
+        self._batch(pl.DataFrame(schema={name: schema[name] for name in wanted.names}), wanted, where, 0)
 
     def frames(self, where: Location | None, wanted: Wanted, chunk: int) -> Iterator[pl.DataFrame]:
         """Yield the wanted columns of one file as they are, at most ``chunk`` rows at a time."""
@@ -311,7 +323,7 @@ class Source:
             elif name in wanted.columns:
                 series = item_column(series, label)
             else:
-                series = as_text(series)
+                series = as_text(series, label)
             columns.append(series)
         complete = pl.DataFrame(columns)
         if any(series.null_count() for series in columns):

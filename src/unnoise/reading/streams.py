@@ -106,21 +106,19 @@ def read_csv(wants: Wants) -> Iterator[pl.DataFrame]:
 
 
 def read_ndjson(wants: Wants) -> Iterator[pl.DataFrame]:
-    """Read objects, one on each line; every column is text."""
+    """Read objects, one on each line; every column is text, and a key that a row does not have is empty."""
     import polars as pl
 
     done = 0
     for block in _whole_lines(wants.stream):
         try:
-            frame = pl.read_ndjson(block, schema_overrides={name: pl.String for name in wants.names})
+            frame = pl.read_ndjson(block, schema={name: pl.String for name in wants.names})
         except pl.exceptions.PolarsError:
             from .badrows import bad_json_row
 
             raise InputError(bad_json_row(wants.label, block.splitlines(), done)) from None
-        if not done:
-            wants.require(frame.columns)
         done += frame.height
-        yield frame.select(pl.col(name) if name in frame.columns else pl.lit(None).alias(name) for name in wants.names)
+        yield frame
 
 
 def read_lines(wants: Wants) -> Iterator[pl.DataFrame]:

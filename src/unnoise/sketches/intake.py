@@ -218,8 +218,8 @@ class _Intake:
         if self.first._unknown == "error" and (cells == OUTSIDE).any():
             known = f" 0…{self.layout.domain - 1}" if self.layout.domain and self.layout.fingerprint is None else ""
             raise InputError(
-                f"items must be in the declared domain{known}, got one outside: nothing was counted (unknown='drop' "
-                f"ignores such items)"
+                f"every item must be in the declared domain{known}, got one outside: nothing was counted "
+                f"(unknown='drop' ignores such items)"
             )
         inside = (cells != OUTSIDE) & (cells != SKIPPED)
         return self.divided(_rows_of(found, inside), None if numbers is None else numbers[inside])

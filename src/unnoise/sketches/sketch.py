@@ -27,7 +27,17 @@ from ..arrays import Int64
 from ..checks import UNKNOWN, check_choice, check_integer
 from ..errors import IncompatibleError, InputError, PrivacyError, SealedError, UnnoiseError
 from ..guard import Guarded, changing, new_identity, quiet, require_writable, this_process
-from ..layout import Account, Labels, Layout, about, fresh_labels, guarantee, hashed_layout
+from ..layout import (
+    MOST_CELLS,
+    Account,
+    Labels,
+    Layout,
+    about,
+    check_sampled,
+    fresh_labels,
+    guarantee,
+    hashed_layout,
+)
 from ..noise import DiscreteLaplace, Exact, exact_positive, tidy
 from ..noisy import NoisyCounts
 from .cells import Held
@@ -183,6 +193,7 @@ begin_epoch() first, which draws fresh noise
         seed = system_stream().bits(64) if hash_seed == "random" else check_integer("hash_seed", hash_seed, 0)
         if share > 1:
             raise InputError(f"rate must be at most 1, got {rate}")
+        check_sampled(declared.size)
         sample = sampled_cells(declared, share, seed)
         if sample.size == 0:
             raise InputError(f"rate must be high enough to sample an item of {declared.size}, got {rate}")
@@ -206,6 +217,7 @@ begin_epoch() first, which draws fresh noise
         """Draw the noise: it goes in before the first item."""
         if not isinstance(layout.pan_private, bool):
             raise InputError(f"pan_private must be True or False, got {layout.pan_private!r}")
+        check_integer("cells" if layout.kind == "hashed" else "domain", layout.cells, 1, MOST_CELLS)
         per_occurrence = exact_positive("epsilon", epsilon) / (layout.max_contributions or 1)
         noise = DiscreteLaplace(per_occurrence, power)
         said = fresh_labels(labels, layout)

@@ -99,7 +99,7 @@ def _run(rows: DataFrame, function: Callable[[Any], Any], work: _tasks.Work, sch
     """Run the whole job, eagerly and once, and return its Arrow table."""
     table = place(count_cells(rows), work).mapInArrow(function, schema).toArrow()
     if (table.column("part").to_numpy() == _tasks.UNKNOWN).any():
-        raise InputError("items must be in the declared domain, got one outside; unknown='drop' leaves such rows out")
+        raise InputError("every item must be in the declared domain, got one outside; unknown='drop' leaves them out")
     return table
 
 
