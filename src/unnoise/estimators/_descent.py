@@ -13,12 +13,13 @@ are weighed by their evidence, none is chosen: a median is shown as long as half
 
 Given the weights this is a hidden Markov chain: forward and backward sums (L. Baum et al., Ann. Math. Statist. 1970)
 give the law of every x_i exactly, in a window about the nearest falling sequence, beyond which the noise lies with
-probability e^−10. The medians of these laws fall, as the x_i do, and have the least expected absolute error. Under strong
-noise a long x is taken in steps of up to an eighth of its standard deviation.
+probability e^−10. The medians of these laws fall, as the x_i do, and have the least expected absolute error. Where x is
+long and the noise strong, it is taken in steps of up to an eighth of its standard deviation.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -41,7 +42,7 @@ PRIOR = 0.1
 """Steps that every octave is thought to have seen beforehand, spread over all means."""
 
 FLAT = (1.0, 20.0)
-"""Weights of no step at all to begin with, that of one of 1 being 1: what is learnt from the likelier start is taken."""
+"""Weights of no step to begin with, that of a step of 1 being 1: what is learnt from the likelier start is taken."""
 
 FINE = 8
 """Least points to a standard deviation of the noise."""
@@ -130,7 +131,7 @@ def _chain(noisy: Floats, noise: DiscreteLaplace, floors: Int64, ends: Floats, l
     half = int(np.ceil(REACH / float(noise.epsilon) / unit)) + 2
     low = np.maximum(np.rint(near / unit).astype(np.int64) - half, 0)
     least = -((base - floors) // unit)
-    likely, scale = _likelihood((noisy - base) / unit, low, 2 * half + 1, unit * noise.epsilon)
+    likely, scale = _likelihood((noisy - base) / unit, low, 2 * half + 1, unit * float(noise.epsilon))
     scale[0] += np.log(unit)  # before anything is seen all whole numbers are alike
     likely = np.where(low[:, None] + np.arange(2 * half + 1) >= least[:-1, None], likely, 0.0)
     if lands:
@@ -142,7 +143,7 @@ def _chain(noisy: Floats, noise: DiscreteLaplace, floors: Int64, ends: Floats, l
 def _unit(entries: int, noise: DiscreteLaplace) -> int:
     """How far states are apart: 1 where that is not too much work, for what lies between two states is never found."""
     pairs = entries * (2 * REACH / float(noise.epsilon)) ** 2
-    return max(1, min(round(noise.variance**0.5 / FINE), int(np.ceil((pairs / WORK) ** 0.5))))
+    return max(1, min(round(math.sqrt(noise.variance) / FINE), math.ceil(math.sqrt(pairs / WORK))))
 
 
 def _likelihood(noisy: Floats, low: Int64, size: int, epsilon: float) -> tuple[Floats, Floats]:
