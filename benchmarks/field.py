@@ -13,6 +13,9 @@ on shapes at random (benchmarks/shapes.py; of the last every third at four times
 its cells). Both see the same noise on single counts, so a ratio is known to a few hundredths after a hundred runs; its
 standard error is shown. Where both errors are below 10⁻³ of an item, a ratio says nothing and is left out.
 
+`--equal` prints the least ℓ1 that anybody could have for n equal giants of which every box is counted with (1 − a)·ε in
+its row and a·ε in its column, if told all but their count: the likeliest one is theirs or not (`direct` has a = 0).
+
 Targets: `direct` best or within 5 % of the best central mechanism in every row (ℓ1 and W1); a sketch best among those
 that need no trusted holder.
 """
@@ -324,6 +327,33 @@ def beside_plain(runs: int, size: int, shapes: int) -> list[str]:
     return [*battery.summary(), *odds.summary(), *(others.summary() if others.found else [])]
 
 
+def least_error(items: int, epsilon: float, share: float, runs: int) -> float:
+    """ℓ1 of the likeliest count of so many equal giants, of which columns have a share of ε and rows the rest."""
+    reach = int(12 / (epsilon * (1 - share) * math.sqrt(items))) + 6
+    off, wrong = np.arange(-reach, reach + 1), 0.0
+    for _ in range(runs):
+        rows = discrete_laplace(items, epsilon * (1 - share))
+        cost = (1 - share) * np.abs(rows[:, None] - off).sum(axis=0)
+        if share > 0:  # column c has all items up to the count, none beyond
+            columns = discrete_laplace(off.size, epsilon * share) + items * (off <= 0)
+            gain = np.abs(columns) - np.abs(columns - items)
+            cost = cost - share * np.cumsum(gain)
+        best = cost <= cost.min() + 1e-9
+        wrong += 1 - best[reach] / best.sum()
+    return 2 * wrong / runs
+
+
+def equal_giants(runs: int) -> list[str]:
+    """The least ℓ1 by the share of ε that columns have where rows count."""
+    shares = (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.9)
+    head = "".join(f" a = {a:g} |" for a in shares)
+    lines = [f"| equal giants, {runs} runs each | ε |{head}", "|---|---|" + "--:|" * len(shares)]
+    for items, epsilon in ((10, 1.0), (20, 0.1), (50, 0.1), (100, 0.1)):
+        found = "".join(f" {least_error(items, epsilon, a, runs):.2f} |" for a in shares)
+        lines.append(f"| {items} | {epsilon:g} |{found}")
+    return lines
+
+
 def _summary(found: list[np.ndarray]) -> str:
     mean, most = np.exp(np.nanmean(np.log(np.maximum(found, 1e-3)), axis=0)), np.nanmax(found, axis=0)
     return " | ".join(f"{a:.3f} ({b:.2f})" for a, b in zip(mean, most))
@@ -335,6 +365,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=10_000)
     parser.add_argument("--epsilon", type=float, nargs="+", default=[0.1, 1.0])
     parser.add_argument("--falling", action="store_true", help="direct beside plain isotonic regression")
+    parser.add_argument("--equal", action="store_true", help="the least error of equal giants")
     parser.add_argument("--shapes", type=int, default=100, help="with --falling: shapes at random")
     parser.add_argument("--only", nargs="*", help="names of systems")
     parser.add_argument("--keep", type=Path, help="file of results: what is there is not run again")
@@ -342,6 +373,9 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="put tables and picture into docs")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
+    if options.equal:
+        print("\n".join(equal_giants(options.runs)))
+        return
     if options.falling:
         words = beside_plain(options.runs, options.size, options.shapes)
         print("\n".join(words))

@@ -414,7 +414,7 @@ def test_the_chain_is_that_of_all_falling_sequences(noisy: list, ends: list, dat
         object.__setattr__(chain, name, value)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_descent, "STOPS", 0.0)
-        found, _ = chain.smoothed(np.ones((3, 1)))
+        found, *_ = chain.smoothed(np.ones((3, 1)))
     assert np.allclose(found, likeliest_descents(noisy, 1.0, floors, weights, most), atol=1e-9)
 
 
@@ -502,6 +502,41 @@ def test_long_stretches_are_finer_than_the_states() -> None:
         noisy = level + rng.geometric(1 - law.a, 2000) - rng.geometric(1 - law.a, 2000)
         found = _descent.descent(noisy.astype(float), law, 0)
         assert np.median(np.abs(found - level)) <= 1.5
+
+
+def test_no_place_lies_between_the_states_of_a_short_sequence() -> None:
+    """Fifty numbers of 1,000 above a floor of 801, ε = 0.1: states two apart would stand at 999 or 1,001 alone."""
+    assert (_descent.descent(np.full(50, 1000.0), DiscreteLaplace(0.1), 801) == 1000).all()
+    assert _descent._unit(50, DiscreteLaplace(0.1)) == 1
+    assert _descent._unit(2048, DiscreteLaplace(0.1)) == 2  # where it would be too much work
+
+
+def test_equal_items_stay_together_and_single_ones_apart() -> None:
+    """Learning begins twice: from one start alone, equal rows fall apart or a slope becomes a stair.
+
+    Of ten equal rows at ε = 0.1 five or so stand apart from the others (eight with the first start alone); one item
+    each of 400 counts at ε = 0.3 stays a slope (0.30; 0.75 with the second start alone).
+    """
+    rng, law = np.random.default_rng(8), DiscreteLaplace(0.1)
+    apart = []
+    for _ in range(30):
+        noisy = 5000 + rng.geometric(1 - law.a, 10) - rng.geometric(1 - law.a, 10)
+        found = _descent.descent(noisy.astype(float), law, 100)
+        apart.append(10 - np.unique(found, return_counts=True)[1].max())
+    slope, law = np.arange(400, 0, -1), DiscreteLaplace(0.3)
+    noisy = slope + rng.geometric(1 - law.a, 400) - rng.geometric(1 - law.a, 400)
+    off = np.abs(np.diff(_descent.descent(noisy.astype(float), law, 0)) + 1).mean()
+    print(np.mean(apart), off)
+    assert np.mean(apart) < 6
+    assert off < 0.5
+
+
+def test_one_noisy_column_after_a_cliff_is_no_corner() -> None:
+    """2,000 items of 5,000 at ε = 0.1, three of the releases in which the corner was one column too far."""
+    for seed in (8, 17, 22):
+        with testing.seeded(seed):
+            curve = release({"": exactly({5000: 2000})}, Unit(), 0.1, top=50_000, for_tests=True)[""]
+        assert corner(curve)[0] == 5000
 
 
 def test_a_comb_is_nearer_than_isotonic_regression() -> None:

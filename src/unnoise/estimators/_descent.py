@@ -4,7 +4,8 @@ x_1 ≥ x_2 ≥ … are whole numbers, y_i = x_i + Z_i. The steps x_i − x_{i+1
 octave of i: 0, 1, …, 8, or geometric with a mean of 4, 16, 64, …, with weights learnt from y by expectation and
 maximisation; where such a mean is above a third of x_i, the next entry is any number from 0 to x_i alike. So a stretch
 without steps, one of rare small steps, one of many large steps and one that falls by a share of what is left are each
-seen as what they are, and a jump anywhere remains possible.
+seen as what they are, and a jump anywhere remains possible. Under strong noise few large steps and many small ones look
+alike, and learning ends near where it began: it begins twice, and the likelier end is taken.
 
 **The sequence may end**: by a step below a floor, which may depend on i, or by a stop at any height, with chance
 ``STOPS``/(i + 1) after entry i. What is seen beyond its end, and elsewhere, comes as a weight of every end, so all ends
@@ -12,12 +13,13 @@ are weighed by their evidence, none is chosen: a median is shown as long as half
 
 Given the weights this is a hidden Markov chain: forward and backward sums (L. Baum et al., Ann. Math. Statist. 1970)
 give the law of every x_i exactly, in a window about the nearest falling sequence, beyond which the noise lies with
-probability e^−10. The medians of these laws fall, as the x_i do, and have the least expected absolute error. For strong
-noise x is taken in steps of an eighth of its standard deviation.
+probability e^−10. The medians of these laws fall, as the x_i do, and have the least expected absolute error. Where x is
+long and the noise strong, it is taken in steps of up to an eighth of its standard deviation.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -39,8 +41,14 @@ ROUNDS = 5
 PRIOR = 0.1
 """Steps that every octave is thought to have seen beforehand, spread over all means."""
 
+FLAT = (1.0, 20.0)
+"""Weights of no step to begin with, that of a step of 1 being 1: what is learnt from the likelier start is taken."""
+
 FINE = 8
-"""Points to a standard deviation of the noise."""
+"""Least points to a standard deviation of the noise."""
+
+WORK = 1 << 24
+"""Pairs of points of a window, for all entries together, up to which every whole number is a point."""
 
 TINY = 1e-250
 """Chances below are taken as this."""
@@ -83,19 +91,25 @@ def descent(
     if ends is None:
         ends = np.append(np.full(noisy.size, -np.inf), 0.0)
     chain, base, unit = _chain(noisy, noise, floors, ends, lands)
-    prior = np.ones(STEPS + chain.means.size)
-    prior[2:STEPS] = 1 / (STEPS - 2)  # a size of its own is one guess among several
-    prior /= prior.sum()
-    weights = np.tile(prior, (int(chain.octave[-1]) + 1, 1))
-    for _ in range(ROUNDS):
-        law, steps = chain.smoothed(weights)
-        weights = steps + PRIOR * prior
-        weights /= weights.sum(axis=1, keepdims=True)
+    law = max((_learnt(chain, flat) for flat in FLAT), key=lambda found: found[0])[1]
     law, low = law[: noisy.size], chain.low[: noisy.size]
     going = law.sum(axis=1)
     kept = int(np.argmin(np.append(going >= 0.5, False)))
     median = low + np.argmax(1 - going[:, None] + np.cumsum(law, axis=1) >= 0.5, axis=1)
     return base + _finer(unit * np.minimum.accumulate(median[:kept]), noisy[:kept] - base, unit)
+
+
+def _learnt(chain: _Chain, flat: float) -> tuple[float, Floats]:
+    """Return evidence and law of every state with weights learnt from a start at which so many steps in one are 0."""
+    prior = np.ones(STEPS + chain.means.size)
+    prior[0], prior[2:STEPS] = flat, 1 / (STEPS - 2)  # a size of its own is one guess among several
+    prior /= prior.sum()
+    weights = np.tile(prior, (int(chain.octave[-1]) + 1, 1))
+    for _ in range(ROUNDS):
+        law, steps, evidence = chain.smoothed(weights)
+        weights = steps + PRIOR * prior
+        weights /= weights.sum(axis=1, keepdims=True)
+    return evidence, law
 
 
 def _finer(median: Int64, noisy: Floats, unit: int) -> Floats:
@@ -112,18 +126,24 @@ def _finer(median: Int64, noisy: Floats, unit: int) -> Floats:
 
 def _chain(noisy: Floats, noise: DiscreteLaplace, floors: Int64, ends: Floats, lands: bool) -> tuple[_Chain, int, int]:
     """Return the chain, what its state 0 stands for, and how far its states are apart."""
-    base, unit = int(floors[0]), max(1, round(noise.variance**0.5 / FINE))
+    base, unit = int(floors[0]), _unit(noisy.size, noise)
     near = np.maximum(isotonic_regression(noisy, increasing=False).x, floors[:-1]) - base
     half = int(np.ceil(REACH / float(noise.epsilon) / unit)) + 2
     low = np.maximum(np.rint(near / unit).astype(np.int64) - half, 0)
     least = -((base - floors) // unit)
-    likely, scale = _likelihood((noisy - base) / unit, low, 2 * half + 1, unit * noise.epsilon)
+    likely, scale = _likelihood((noisy - base) / unit, low, 2 * half + 1, unit * float(noise.epsilon))
     scale[0] += np.log(unit)  # before anything is seen all whole numbers are alike
     likely = np.where(low[:, None] + np.arange(2 * half + 1) >= least[:-1, None], likely, 0.0)
     if lands:
         low, likely = np.append(low, 0), np.append(likely, np.eye(1, 2 * half + 1), axis=0)
         scale, least, ends = np.append(scale, 0.0), np.append(least[:-1], [0, least[-1]]), np.append(-np.inf, ends)
     return _Chain(low, 2 * half + 1, likely, scale, least, ends), base, unit
+
+
+def _unit(entries: int, noise: DiscreteLaplace) -> int:
+    """How far states are apart: 1 where that is not too much work, for what lies between two states is never found."""
+    pairs = entries * (2 * REACH / float(noise.epsilon)) ** 2
+    return max(1, min(round(math.sqrt(noise.variance) / FINE), math.ceil(math.sqrt(pairs / WORK))))
 
 
 def _likelihood(noisy: Floats, low: Int64, size: int, epsilon: float) -> tuple[Floats, Floats]:
@@ -191,8 +211,8 @@ class _Chain:
         alike = np.minimum((self.least[1:, None] + 1) / (self.states + 2.0), 1.0)
         return np.where(self.flat[:, :, None], alike[:, None, :], found)
 
-    def smoothed(self, weights: Floats) -> tuple[Floats, Floats]:
-        """Return the law of every state, which sums to the chance to get there, and the expected steps of each kind."""
+    def smoothed(self, weights: Floats) -> tuple[Floats, Floats, float]:
+        """Return the law of every state (its sum is the chance to get there), expected steps by kind, and evidence."""
         stops = STOPS / np.arange(2, self.low.size + 2)[:, None]
         mine = weights[self.octave] * (1 - stops)
         kernels = np.einsum("sl,slk->sk", mine[:-1], self.laws)
@@ -208,7 +228,7 @@ class _Chain:
         taken[:-1] += np.einsum("slk,sk->sl", self.laws, met)
         steps = np.zeros_like(weights)
         np.add.at(steps, self.octave, mine * taken)
-        return law, steps
+        return law, steps, float(whole)
 
     def _forward(self, kernels: Floats, alike: Floats) -> tuple[Floats, Floats]:
         """Return the law of every state given what was seen up to it, and the sums it was divided by."""
