@@ -83,11 +83,31 @@ def test_a_pair_that_nothing_is_known_of_leaves_the_others(days, monkeypatch):
     from unnoise.answers import sites
     from unnoise.errors import OverloadError
 
-    def full(_: object) -> None:
+    def full(*_: object) -> None:
         raise OverloadError("items and noise must leave some cells empty")
 
-    monkeypatch.setattr(sites, "overlap", full)
+    monkeypatch.setattr(sites, "in_common", full)
     found = overlap(*days[:1], PLAIN, days[1])
     assert found["matrix"][0][1] == found["matrix"][1][0]
     assert (found["matrix"][0][1]["value"], found["matrix"][0][1]["mark"]) == (None, "too noisy to tell")
     assert found["matrix"][0][0]["value"] > 0
+
+
+@pytest.mark.statistical
+def test_what_two_sites_have_in_common_of_three_reports_each(tmp_path):
+    """Of two sums of three reports nothing was known but where the noise had misled it (six standard errors)."""
+    rng, cells = np.random.default_rng(11), 2**17
+    task = {**PLAIN, "cells": cells}
+    paths, seen = [], {"a": set(), "b": set()}
+    for number in range(6):
+        rows = rng.integers(0, 200_000, 20_000)
+        sketch = un.Sketch.hashed(cells, epsilon=1, item_types=["int"])
+        sketch.update(rows)
+        sketch.save(tmp_path / str(number))
+        paths.append(str(tmp_path / str(number)))
+        seen["ab"[number % 2]] |= set(rows.tolist())
+    common = overlap(paths, task, list("ababab"))["matrix"][0][1]
+    truth = len(seen["a"] & seen["b"])
+    print(f"{truth} in common, got {common}")
+    assert abs(common["value"] - truth) <= 1.53 * (common["high"] - common["low"])
+    assert common["high"] - common["low"] < 2 * truth, "four times that from the sums"
