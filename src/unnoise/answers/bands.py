@@ -198,8 +198,8 @@ class Bands:
 
     noisy: NoisyProfile
     items: int
-    _curves: dict[float, tuple[Floats, Floats]] = field(default_factory=dict, init=False)
-    _leasts: dict[tuple[int, int], tuple[float, float]] = field(default_factory=dict, init=False)
+    _curves: dict[float, tuple[Floats, Floats]] = field(default_factory=dict, init=False, repr=False)
+    _leasts: dict[tuple[int, int], tuple[float, float]] = field(default_factory=dict, init=False, repr=False)
     """What :meth:`_curve` and :meth:`_least` have found: every question asks for the same few."""
 
     @cached_property
