@@ -341,3 +341,14 @@ def test_a_name_that_is_not_utf8_is_refused_as_such(tmp_path: Path) -> None:
     Path(odd).write_text("x\na\n")
     for name in (odd, str(tmp_path / "visits*")):
         assert "must be UTF-8" in fault(lambda name=name: open_source([name]))
+
+
+def test_an_interval_beside_the_items_does_no_harm(tmp_path: Path) -> None:
+    """polars imports no intervals of Arrow: they stand in nobody's way who does not ask for them."""
+    duckdb = pytest.importorskip("duckdb")
+    path = tmp_path / "a.duckdb"
+    with closing(duckdb.connect(str(path))) as base:
+        base.execute("CREATE TABLE t AS SELECT 'a' AS x, INTERVAL 1 DAY AS stay")
+    assert rows(open_source([path]), X) == ["a"]
+    wanted = Wanted(columns=("stay",))
+    assert "stay must hold text or integers, got Duration" in fault(lambda: rows(open_source([path]), wanted))

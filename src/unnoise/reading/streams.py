@@ -346,8 +346,8 @@ def duckdb(path: Path, sql: str | None) -> Queried:
     query = _query(path, sql, [name for (name,) in listed])
     import polars as pl
 
-    empty = pl.from_arrow(base.sql(f"SELECT * FROM ({query}) LIMIT 0").to_arrow_table())
-    assert isinstance(empty, pl.DataFrame)
+    empty = base.sql(f"SELECT * FROM ({query}) LIMIT 0").to_arrow_table()
+    types = {name: _imported(column) for name, column in zip(empty.column_names, empty.columns)}
 
     def frames(names: list[str], chunk: int) -> Iterator[pl.DataFrame]:
         quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
@@ -356,4 +356,16 @@ def duckdb(path: Path, sql: str | None) -> Queried:
             assert isinstance(frame, pl.DataFrame)
             yield frame
 
-    return Queried(dict(empty.schema), frames)
+    return Queried(types, frames)
+
+
+def _imported(column: Any) -> Any:
+    """Return the type that polars gives a column of Arrow; intervals, which it cannot import, are durations."""
+    import polars as pl
+    import pyarrow as pa
+
+    if pa.types.is_interval(column.type):
+        return pl.Duration
+    imported = pl.from_arrow(column)
+    assert isinstance(imported, pl.Series)
+    return imported.dtype
