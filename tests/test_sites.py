@@ -19,6 +19,7 @@ from unnoise import testing
 from unnoise.answers.consistent import Rules, project, rules_for
 from unnoise.answers.export import answers_document, table_document
 from unnoise.answers.questions import mark
+from unnoise.answers.sites import as_estimate
 from unnoise.errors import IncompatibleError, InputError, SealedError
 from unnoise.estimators import _gaussian_fit
 from unnoise.estimators._gaussian_fit import WIDE, _find_modes, _precision, fit_positive
@@ -445,7 +446,8 @@ def test_where_rules_and_data_clash_intervals_widen():
     assert abs(x[0] - 100) > 2 * math.sqrt(cov[0, 0])
     from unnoise.answers.consistent import _Solved
 
-    solved = _Solved([[0], [0, 1]], x, y, cov)
+    own = [as_estimate(100.0, 2.0), as_estimate(20.0, 1.0)]
+    solved = _Solved([[0], [0, 1]], x, y, cov, own)
     assert solved._reach[0].stderr > 5 * 2
     assert solved._reach[0].low <= solved._reach[1].low
 

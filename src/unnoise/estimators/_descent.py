@@ -80,7 +80,7 @@ def descent(
     lands : whether the entry after the last is ``floor`` itself
 
     >>> descent(np.array([103.0, 99.0, 101.0, 100.0, 98.0, 102.0, 4.0, -2.0, 1.0]), DiscreteLaplace(1), 0).tolist()
-    [102.0, 101.0, 101.0, 100.0, 100.0, 100.0, 4.0, 1.0, 0.0]
+    [103.0, 100.0, 100.0, 100.0, 100.0, 100.0, 4.0, 1.0, 1.0]
     >>> seen, ends = np.array([9.0, 0.0, 1.0, -1.0]), np.array([-11.0, -2.0, -2.0, -1.0, 0.0])
     >>> descent(seen, DiscreteLaplace(1), np.ones(5), ends).tolist()
     [9.0]

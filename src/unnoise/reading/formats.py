@@ -351,8 +351,8 @@ def _cast(series: pl.Series, kind: str) -> str:
     """Say how to cast a column in a query over files: names in quotes, as SQL has words of its own.
 
     >>> import polars as pl
-    >>> _cast(pl.Series("order", [0.5]), "VARCHAR")
-    'cast it: --sql \'SELECT CAST("order" AS VARCHAR) AS "order", … FROM data\''
+    >>> print(_cast(pl.Series("order", [0.5]), "VARCHAR"))
+    cast it: --sql 'SELECT CAST("order" AS VARCHAR) AS "order", … FROM data'
     """
     if _has_no_text(series):
         return "write it as text or integers first"
