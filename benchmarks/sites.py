@@ -1,6 +1,6 @@
 """Three ways to count together, on the World Federation of Advertisers' scenarios (ε = ln 3, 2¹⁷ cells).
 
-Run ``python benchmarks/sites.py [--quick] [--runs N] [--k …] [--scenario …] [--way …] [--tables N]
+Run ``python benchmarks/sites.py [--quick] [--runs N] [--k …] [--scenario …] [--way …] [--overlaps] [--tables N]
 [--keep FILE] [--minutes M] [--write]``.
 
 *merged*: sealed sketches added up, k noises; *side by side*: the same sketches beside each other, ``un.union``;
@@ -353,6 +353,7 @@ def main() -> None:
     parser.add_argument("--k", nargs="*", type=int)
     parser.add_argument("--scenario", nargs="*", choices=[*REACH, *FREQUENCY], default=[*REACH, *FREQUENCY])
     parser.add_argument("--way", nargs="*", choices=WAYS, default=list(WAYS))
+    parser.add_argument("--overlaps", action="store_true", help="nothing but overlaps and retention of two sites")
     parser.add_argument("--tables", type=int, default=0)
     parser.add_argument("--keep", type=Path, help="file of rows: what is there is not run again")
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long, and show what there is")
@@ -367,9 +368,13 @@ def main() -> None:
         return
     for run in range(options.runs):
         for name in options.scenario:
-            run_once(name, run, options, kept)
+            if not options.overlaps:
+                run_once(name, run, options, kept)
             if name in REACH and "side by side" in options.way:
                 overlap_once(name, run, kept)
+    if options.overlaps:
+        overlaps(kept)
+        return
     report(options, kept)
 
 
