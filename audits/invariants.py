@@ -39,12 +39,12 @@ def controls(seed: int, wanted: int) -> dict[str, int]:
     """Return how many of ``wanted`` profiles with doubled items, and with fifty times the truth, were found out."""
     caught, number = {"doubled items": 0, "another truth": 0}, 0
     for _ in range(wanted):
-        while True:
+        profile: Any = None
+        while profile is None or profile.number < 1:  # twice nothing is nothing
             number += 1
             case = draw(np.random.default_rng([seed, number]), 10)
-            if case.kind == "hashed" and case.shape == "smooth" and case.power <= 3 and case.epsilon >= 1:
-                break
-        profile = reconstruct(case.noisy)
+            suits = case.kind == "hashed" and case.shape == "smooth" and case.power <= 3 and case.epsilon >= 1
+            profile = reconstruct(case.noisy) if suits else None
         doubled = broken(case, replace(profile, number=2 * profile.number))
         elsewhere = broken(replace(case, truth=np.repeat(case.truth, 50)), profile)
         caught["doubled items"] += any("is not total" in rule for rule in doubled)

@@ -1,7 +1,6 @@
 """The tail of the item profile, by power-series logarithms at several resolutions.
 
-Near: with Ĝ a law of the cells, N_t = m·[z^t] log Ĝ(z) needs the coefficients up to t only. Around a fitted law G the
-logarithm is taken to first order, log G + (Ĝ − G)/G, so that the noise of Ĝ is not divided by itself.
+Near: with G a law of the cells, N_t = m·[z^t] log G(z) needs the coefficients up to t only.
 
 Far: counts up to 10¹² do not fit into one series. Above a count ``top`` we look at the part of a cell's total that
 comes from items above ``top``: cells with totals up to ``top`` have none; the totals above it are moved down by the
@@ -31,7 +30,7 @@ from scipy.optimize import isotonic_regression
 from ..arrays import Floats, Int64
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
-from ._series import convolve, logarithm, product, reciprocal
+from ._series import convolve, logarithm, reciprocal
 from .linear import weights
 from .methods import Fit
 
@@ -47,14 +46,12 @@ class CellLaw:
     """Law of the cells of one range, near and far, and its noisy cells.
 
     near : P(total = s) for s = 0..top
-    residual : what the unbiased law has in excess of it, where near is a fitted law; else 0
     far, mass : law of the part of a total that comes from items above top, 0 included; empty if there is none
     shift : mean of what smaller items add to it
     strayed : share of the cells above top, or too many to speak of their items
     """
 
     near: Floats
-    residual: Floats
     far: Int64
     mass: Floats
     shift: int
@@ -72,22 +69,17 @@ class CellLaw:
         here = (law.support > trusted) & (law.support <= top)
         near[trusted + 1 :] = 0.0
         near[law.support[here]] = law.mass[here]
-        residual = np.zeros(top + 1)
-        if trusted >= top:
-            inside = law.support <= top
-            residual[law.support[inside]] = law.mass[inside]
-            residual -= near
         above = law.support > top
         if not above.any():
-            return cls(near, residual, np.zeros(0, dtype=np.int64), np.zeros(0), 0, 0.0, noisy)
+            return cls(near, np.zeros(0, dtype=np.int64), np.zeros(0), 0, 0.0, noisy)
         small = float(head[: top + 1].sum())
         if small < 1e-3:
-            return cls(near, residual, np.zeros(0, dtype=np.int64), np.zeros(0), 0, 1.0, noisy)
+            return cls(near, np.zeros(0, dtype=np.int64), np.zeros(0), 0, 1.0, noisy)
         shift = round(float(np.arange(top + 1) @ head[: top + 1] / small))
         totals = np.concatenate([law.support[above], np.arange(top + 1, head.size)])
         mass = np.concatenate([law.mass[above], -head[top + 1 :]])
         far = np.concatenate([[0], np.maximum(totals - shift, top + 1)])
-        return cls(near, residual, far, np.concatenate([[1 - mass.sum()], mass]), shift, 1 - small, noisy)
+        return cls(near, far, np.concatenate([[1 - mass.sum()], mass]), shift, 1 - small, noisy)
 
     @property
     def top(self) -> int:
@@ -127,7 +119,6 @@ class Rung:
     entry_variance, curve_variance : of that, and of the number at or above it
     place : mean of the totals seen in the bin (its middle where none is)
     share : share of all items that belongs to the cells used
-    entry_number, curve_number : the items expected, where the variances are those of a fitted law
     """
 
     step: int
@@ -137,8 +128,6 @@ class Rung:
     entry_variance: Floats
     curve_variance: Floats
     share: float
-    entry_number: Floats | None = None
-    curve_number: Floats | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,9 +153,8 @@ class Tail:
             curve = np.cumsum(rung.items[::-1])[::-1] + beyond
             index = -(-(k - rung.step // 2) // rung.step) - rung.first
             here = (index >= 0) & (index < curve.size)
-            number = curve if rung.curve_number is None else rung.curve_number
             estimate[here] = curve[index[here]]
-            variance[here] = (rung.curve_variance - np.maximum(number, 0))[index[here]]
+            variance[here] = (rung.curve_variance - np.maximum(curve, 0))[index[here]]
             share[here] = rung.share
             beyond = float(curve[0]) if curve.size else beyond
         return estimate, variance, share
@@ -178,8 +166,7 @@ class Tail:
             index = (t + rung.step // 2) // rung.step - rung.first
             here = (index >= 0) & (index < rung.items.size)
             estimate[here] = rung.items[index[here]] / rung.step
-            number = rung.items if rung.entry_number is None else rung.entry_number
-            variance[here] = (rung.entry_variance - np.maximum(number, 0))[index[here]]
+            variance[here] = (rung.entry_variance - np.maximum(rung.items, 0))[index[here]]
             share[here] = rung.share
         return estimate, variance, share
 
@@ -189,7 +176,7 @@ def climb(near: Sequence[Law], far: Sequence[Law], above: int, noise: DiscreteLa
     taps = _taps(noise)
     top = near[0][0].top
     far_share = min(1.0, sum(share for _, share in far))
-    rungs = [_near_rung(near, above + 1, noise, taps)] if above < top else []
+    rungs = [_near_rung(near, above + 1, taps)] if above < top else []
     largest, step, reached = max(law.largest for law, _ in far), 1, max(above, top)
     deep = [law for law, _ in far if law.far.size]
     while reached < largest:
@@ -209,43 +196,26 @@ def _taps(noise: DiscreteLaplace) -> Floats:
     return weights(lambda t: np.asarray(t == middle, dtype=float), middle + np.arange(-half, half + 1), noise)
 
 
-def _near_rung(laws: Sequence[Law], first: int, noise: DiscreteLaplace, taps: Floats) -> Rung:
-    """Every count from ``first`` to top, by the logarithm of the near law.
-
-    Where that is a fitted law, it also says how many cells to expect, so that a tail of a few items does not pretend
-    to be certain; else the variances are those of the noisy cells seen.
-    """
+def _near_rung(laws: Sequence[Law], first: int, taps: Floats) -> Rung:
+    """Every count from ``first`` to top, by the logarithm of the near law."""
     top = laws[0][0].top
     share = min(1.0, sum(part for _, part in laws))
-    items, fitted, entry, curve = np.zeros((4, top + 1))
-    known = all(law.residual.any() for law, _ in laws)
+    items, entry, curve = np.zeros((3, top + 1))
     for law, _ in laws:
         inverse = reciprocal(law.near)
-        plain = logarithm(law.near, inverse)
-        fitted += law.noisy.cells * plain
-        items += law.noisy.cells * (plain + product(inverse, law.residual, top + 1))
-        tally = _expected(law, noise) if known else _seen(law)
+        items += law.noisy.cells * logarithm(law.near, inverse)
+        tally = _seen(law)
         spread, cumulated = _variances(tally[:-1], inverse, taps)
         entry, curve = entry + spread, curve + cumulated + tally[-1]
-    at_least = -(fitted[0] + np.concatenate([[0.0, 0.0], np.cumsum(fitted[1:-1])]))
     here = slice(first, None)
-    expected = (fitted[here] / share, at_least[here] / share) if known else (None, None)
     return Rung(1, first, items[here] / share, np.arange(first, top + 1.0), entry[here] / share**2,
-                curve[here] / share**2, share, *expected)
+                curve[here] / share**2, share)
 
 
 def _seen(law: CellLaw) -> Floats:
     """Noisy cells at 0..top and above, those below 0 at 0."""
     values = np.clip(law.noisy.values, 0, law.top + 1)
     return _binned(values, law.noisy.tally.astype(float), 1, law.top + 1)
-
-
-def _expected(law: CellLaw, noise: DiscreteLaplace) -> Floats:
-    """Noisy cells to expect at 0..top and above, those below 0 at 0."""
-    reach = min(noise.reach(1e-9), law.top)
-    noisy = np.maximum(convolve(law.near, noise.pmf(np.arange(-reach, reach + 1))), 0)
-    chances = np.concatenate([[noisy[: reach + 1].sum()], noisy[reach + 1 : reach + law.top + 1]])
-    return law.noisy.cells * np.append(chances, max(0.0, 1 - chances.sum()))
 
 
 def _far_rung(laws: Sequence[CellLaw], share: float, step: int, first: int, taps: Floats) -> Rung:
