@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HttpAdder", "ask_servers", "held", "read_servers", "sums_of"]
 
-TRIES = 2
+TRIES_BEHIND = 2
 """How often a collector asks a server: who asked the collector waits, and asks again."""
 
 
@@ -41,7 +41,7 @@ def read_servers(path: Path) -> tuple[Client, Client]:
         raise FormatError(f'{path}: must be {{"servers": [{{"url": …, "token": …}}, two of them]}}') from None
     if httpx.URL(first[0]) == httpx.URL(second[0]):
         raise InputError(f"the two servers must be two, got {first[0]} twice")
-    return Client(*first, tries=TRIES), Client(*second, tries=TRIES)
+    return Client(*first, tries=TRIES_BEHIND), Client(*second, tries=TRIES_BEHIND)
 
 
 class HttpAdder:
