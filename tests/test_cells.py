@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from sketch_tools import empty, refused
+from unnoise import testing
 from unnoise.errors import InputError
 from unnoise.sketches.cells import LIMIT, add_cells, largest
 from unnoise.sketches.persons import LARGEST_COUNT
@@ -83,7 +84,7 @@ def test_public_cells_are_checked() -> None:
     left, right = empty(), empty()
     for sketch in (left, right):
         sketch.update([0] * 600, [LARGEST_COUNT] * 600)
-        sketch._release(for_tests=True)
+        testing.release(sketch)
     refused(InputError, "a cell would overflow", lambda: left.merge(right), left, right)
     refused(InputError, "a cell would overflow", lambda: left + right, left, right)
     refused(InputError, "a cell would overflow", left.begin_epoch, left)

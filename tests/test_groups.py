@@ -19,17 +19,13 @@ from unnoise.reading.groups import MANIFEST, GroupedSketch, is_group_set
 from unnoise.reading.source import Wanted, feed, open_source
 from unnoise.sketches.hashing import cells_of, hash_columns
 from unnoise.sketches.sketch import Sketch
-from unnoise.testing import noiseless
+from unnoise.testing import noiseless, release
 
 CELLS = 2**8
 
 
 def make(**options) -> Sketch:
     return Sketch.hashed(CELLS, epsilon=1, item_types=["int"], **options)
-
-
-def release(sketch: Sketch):
-    return sketch._release(for_tests=True)
 
 
 def true_cells(items) -> np.ndarray:

@@ -17,7 +17,7 @@ import pytest
 
 from fork_tools import run_forked
 from unnoise.errors import PrivacyError
-from unnoise.guard import ENDED, Guarded, changing, frozen, new_identity, quiet, this_process, wipe
+from unnoise.guard import ENDED, Guarded, changing, frozen, letting_out, new_identity, quiet, this_process, wipe
 
 
 class Secret(Guarded):
@@ -93,6 +93,10 @@ def test_whatever_ends_a_change_early_breaks_it(error: type[BaseException]) -> N
 
 def test_test_noise_is_refused() -> None:
     Secret()._require_private()
+    with pytest.raises(PrivacyError, match="this one's is seeded for tests"):
+        Secret("seeded for tests")._require_private()
+    with letting_out():
+        Secret("seeded for tests")._require_private()
     with pytest.raises(PrivacyError, match="this one's is seeded for tests"):
         Secret("seeded for tests")._require_private()
 

@@ -51,7 +51,7 @@ def test_updates_from_many_threads_all_count() -> None:
     sketch = empty(1000)
     items = np.arange(1000).repeat(20)
     run(*[lambda: [sketch.update(items) for _ in range(20)] for _ in range(8)])  # type: ignore[list-item, misc]
-    assert sketch._release(for_tests=True).counts.tolist() == [8 * 20 * 20] * 1000
+    assert testing.release(sketch).counts.tolist() == [8 * 20 * 20] * 1000
 
 
 def test_release_racing_with_updates_never_changes_afterwards() -> None:
@@ -67,7 +67,7 @@ def test_release_racing_with_updates_never_changes_afterwards() -> None:
                 pass
 
         def leave(sketch: Sketch = sketch, snapshots: list[bytes] = snapshots) -> None:
-            counts = sketch._release(for_tests=True).counts
+            counts = testing.release(sketch).counts
             snapshots.append(counts.tobytes())
             assert len(set(counts.tolist())) == 1  # whole updates only
 

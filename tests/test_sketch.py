@@ -32,7 +32,7 @@ PAIRS = list(zip(NUMBERS, TEXTS))
 
 def exact(sketch: Sketch) -> list[int]:
     """The cells of a sketch made without noise."""
-    return sketch._release(for_tests=True).counts.tolist()
+    return testing.release(sketch).counts.tolist()
 
 
 def counted(items: Any, *args: Any, cells: int = 256, **kwargs: Any) -> list[int]:
@@ -205,7 +205,7 @@ def test_levels_share_the_cells() -> None:
     sketch.update(items)
     expected = np.bincount(cells_of(hash_columns([items], 3), sketch.layout), minlength=640)
     assert exact(sketch) == expected.tolist()
-    parts = sketch._release(for_tests=True).profile().parts
+    parts = testing.release(sketch).profile().parts
     assert [part.layout.cells for part in parts] == [128] * 5
     totals = [int((part.values * part.tally).sum()) for part in parts]
     assert totals == [int(expected[i * 128 : (i + 1) * 128].sum()) for i in range(5)]

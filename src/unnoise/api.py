@@ -126,43 +126,34 @@ def direct(
     >>> {name: (p.curve.epsilon, p.curve.noise.epsilon) for name, p in both.items()}["all groups"]
     (Fraction(1, 1), Fraction(1, 4))
     """
+    from .holding import count_exactly, rows_of, share_of_all
+    from .reading.groups import check_names
+
     unit = "occurrence" if person is None and max_contributions is None else "person"
     if ledger is not None:
         ledger.check(epsilon, unit)
     top = None if max_count is None else check_integer("max_count", max_count, 1)
-    profiles = _direct(items, epsilon, counts, person, max_contributions, by, groups, all_groups, top=top)
-    if ledger is not None:
-        ledger.write("direct", epsilon, unit)
-    return profiles[""] if groups is None else profiles
-
-
-def _direct(
-    items: Any, epsilon: Exact, counts: Any, person: Any, most: int | None, by: Any, groups: Sequence[str] | None,
-    all_groups: Exact | None = None, *, top: int | None = None, for_tests: bool = False,
-) -> dict[str, DirectProfile]:  # fmt: skip
-    """Count, put the noise on, answer; ``for_tests`` lets noise out that protects nobody."""
-    from .holding import count_exactly, rows_of, share_of_all
-    from .reading.groups import check_names
-
     if (by is None) != (groups is None):
         raise InputError("by and groups go together: the groups are declared, not taken from the data")
     exact_positive("epsilon", epsilon)
     names = None if groups is None else check_names(groups)
     whole = share_of_all(all_groups, names)
-    tables, unit = rows_of(items, counts, person, by, most)
-    exact = count_exactly(tables, unit, names, together=whole is not None)
-    return release_and_answer(exact, unit, epsilon, whole=whole, top=top, for_tests=for_tests)
+    tables, protected = rows_of(items, counts, person, by, max_contributions)
+    exact = count_exactly(tables, protected, names, together=whole is not None)
+    profiles = release_and_answer(exact, protected, epsilon, whole=whole, top=top)
+    if ledger is not None:
+        ledger.write("direct", epsilon, unit)
+    return profiles[""] if groups is None else profiles
 
 
 def release_and_answer(
-    exact: Mapping[str, Exactly], unit: Unit, epsilon: Exact, *, whole: Fraction | None = None,
-    top: int | None = None, for_tests: bool = False,
-) -> dict[str, DirectProfile]:  # fmt: skip
+    exact: Mapping[str, Exactly], unit: Unit, epsilon: Exact, *, whole: Fraction | None = None, top: int | None = None
+) -> dict[str, DirectProfile]:
     """Put noise on the exact profile of each group and answer from what is released."""
     from .answers.direct import direct_profile
     from .holding import release
 
-    curves = release(exact, unit, epsilon, whole=whole, top=top, for_tests=for_tests)
+    curves = release(exact, unit, epsilon, whole=whole, top=top)
     return {name: direct_profile(curve) for name, curve in curves.items()}
 
 

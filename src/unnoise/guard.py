@@ -30,6 +30,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import lru_cache, wraps
 from pathlib import Path
 from queue import SimpleQueue
@@ -42,8 +43,8 @@ from ._sampler import _system_stream as system_stream
 from .errors import PrivacyError
 
 __all__ = [
-    "ENDED", "Guarded", "all_of", "apart", "changing", "crew", "frozen", "new_identity", "quiet", "replacing",
-    "require_writable", "sync_folder", "this_process", "wipe", "write_whole",
+    "ENDED", "Guarded", "all_of", "apart", "changing", "crew", "frozen", "letting_out", "new_identity", "quiet",
+    "replacing", "require_writable", "sync_folder", "this_process", "unprotected", "wipe", "write_whole",
 ]  # fmt: skip
 
 WIPE_ON_FORK = 18
@@ -128,8 +129,8 @@ class Guarded:
             )
 
     def _require_private(self) -> None:
-        """Refuse to let test noise leave."""
-        if self._label is not None:
+        """Refuse to let test noise leave, but where :func:`letting_out` says so."""
+        if self._label is not None and not unprotected.get():
             raise PrivacyError(
                 f"a private {self.noun} needs noise from the operating system, this one's is {self._label}: it can be "
                 f"neither saved nor released (unnoise.testing.release gives the counts of a sketch)"
@@ -141,6 +142,20 @@ class Guarded:
             f"a {self.noun} must not be copied or pickled: two copies of one noise would give away what differs "
             f"between them; use save and load where there are such"
         )
+
+
+unprotected: ContextVar[bool] = ContextVar("unprotected", default=False)
+"""Whether noise that protects nobody may leave; only :func:`letting_out` ever changes it."""
+
+
+@contextmanager
+def letting_out() -> Iterator[None]:
+    """Let any noise leave: for :mod:`unnoise.testing`, and for a site, whose cells leave as two shares only."""
+    token = unprotected.set(True)
+    try:
+        yield
+    finally:
+        unprotected.reset(token)
 
 
 @contextmanager

@@ -31,6 +31,7 @@ from .arrays import Int64
 from .checks import check_integer
 from .curve import ALL_GROUPS, TOP, NoisyCurve, Released, exact_numbers, limited_blocks, rank_blocks
 from .errors import InputError, PrivacyError
+from .guard import unprotected
 from .noise import DiscreteLaplace, Exact, exact_positive
 from .sketches.hashing import as_series
 from .sketches.inputs import Rows, _duckdb_reader, clean_rows, columns_of, with_occurrences
@@ -103,7 +104,7 @@ def share_of_all(all_groups: Exact | None, groups: Sequence[Any] | None) -> Frac
 
 def release(
     profiles: Mapping[str, Exactly], unit: Unit, epsilon: Exact, *, whole: Fraction | None = None,
-    top: int | None = None, for_tests: bool = False,
+    top: int | None = None,
 ) -> dict[str, NoisyCurve]:  # fmt: skip
     """Put noise on the curve of every group; ε is for all of them together. Counts above ``top`` are taken as that.
 
@@ -115,7 +116,7 @@ def release(
     group = _Part.of(exact, 1 - (whole or Fraction(0)), unit, groups)
     together = _Part.of(exact, whole or Fraction(1), unit, 1)
     stream = open_stream()
-    if stream.label is not None and not for_tests:
+    if stream.label is not None and not unprotected.get():
         raise PrivacyError(f"noise must come from the operating system to be released, got noise {stream.label}")
     limits = [top, unit.most if unit.released == "exactly" else None]
     first, last = limited_blocks(unit.released, min((t for t in limits if t is not None), default=None))

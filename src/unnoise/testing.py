@@ -24,6 +24,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from ._sampler import Keystream, source
+from .guard import letting_out
 
 if TYPE_CHECKING:
     from .noisy import NoisyCounts
@@ -58,7 +59,8 @@ def release(sketch: Sketch) -> NoisyCounts:
     >>> release(sketch).counts.tolist()
     [1, 0, 2]
     """
-    return sketch._release(for_tests=True)
+    with letting_out():
+        return sketch.release()
 
 
 def direct(
@@ -71,12 +73,13 @@ def direct(
     ...     direct([1, 1, 2], epsilon=1).curve.numbers[:3].tolist()
     [2, 1, 0]
     """
-    from .api import _direct
+    from .api import direct
 
-    profiles = _direct(
-        items, epsilon, counts, person, max_contributions, by, groups, all_groups, top=max_count, for_tests=True
-    )
-    return profiles[""] if groups is None else profiles
+    with letting_out():
+        return direct(
+            items, epsilon=epsilon, counts=counts, person=person, max_contributions=max_contributions, by=by,
+            groups=groups, all_groups=all_groups, max_count=max_count,
+        )  # fmt: skip
 
 
 @contextmanager

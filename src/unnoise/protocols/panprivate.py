@@ -207,11 +207,7 @@ class PanPrivateModular(Guarded):
 
     def release(self) -> NoisyResidues:
         """Return the noisy residues and seal: ε in all, if nobody looked at the state before."""
-        return self._release()
-
-    def _release(self, *, for_tests: bool = False) -> NoisyResidues:
-        """Release; ``for_tests`` whatever the label of the noise."""
-        residues = tuple(frozen(state) for state in self._take("release", for_tests=for_tests))
+        residues = tuple(frozen(state) for state in self._take("release"))
         return NoisyResidues(residues, self.moduli, self._each)
 
     def release_profile(self) -> NoisyResidueProfile:
@@ -220,13 +216,10 @@ class PanPrivateModular(Guarded):
         Per modulus one item moves two tallies by 1, so discrete Laplace noise of parameter ε/(2k) on each tally gives
         ε for all k moduli.
         """
-        return self._release_profile()
-
-    def _release_profile(self, *, for_tests: bool = False) -> NoisyResidueProfile:
         stream, fresh = _sampler.open_stream(), DiscreteLaplace(self._each / 2)
         with self._lock:
             self._label = self._label or stream.label
-            states = self._take("release_profile", for_tests=for_tests)
+            states = self._take("release_profile")
         tallies = []
         for state, m in zip(states, self.moduli):
             noise = np.empty(m, dtype=np.int64)
@@ -236,12 +229,11 @@ class PanPrivateModular(Guarded):
             wipe(state)
         return NoisyResidueProfile(self.cells, self.moduli, tuple(tallies), self._each, fresh=True)
 
-    def _take(self, action: str, *, for_tests: bool) -> list[Int64]:
+    def _take(self, action: str) -> list[Int64]:
         """Give the state away, once: nothing of it stays here."""
         with self._lock:
             self._require_live(action)
-            if not for_tests:
-                self._require_private()
+            self._require_private()
             self._sealed = True
             state, self._state = self._state, []
             return state

@@ -72,7 +72,7 @@ class _Speaker(Guarded):
         self.epsilon = exact_positive("epsilon", epsilon)
         self._sent = False
 
-    def _speak(self, what: str, *, for_tests: bool) -> _sampler.Keystream:
+    def _speak(self, what: str) -> _sampler.Keystream:
         """Return the bits for the noise of the one message, or refuse a second one."""
         with self._lock:
             self._require_here(what)
@@ -80,8 +80,7 @@ class _Speaker(Guarded):
                 raise SealedError(f"{what} must be sent once: a second one would cost another epsilon")
             stream = _sampler.open_stream()
             self._label = stream.label
-            if not for_tests:
-                self._require_private()
+            self._require_private()
             self._sent = True
             return stream
 
@@ -98,13 +97,10 @@ class Alice(_Speaker):
     def __init__(self, x: Any, *, epsilon: Exact) -> None:
         super().__init__(_signs(x, "x"), epsilon)
 
+    @quiet
     def message(self) -> bytes:
         """Return x + 1 with discrete Laplace noise of ε/2, once."""
-        return self._message()
-
-    @quiet
-    def _message(self, *, for_tests: bool = False) -> bytes:
-        stream = self._speak("message", for_tests=for_tests)
+        stream = self._speak("message")
         noisy = np.empty(self._vector.size, dtype=np.int64)
         _sampler.fill(noisy, DiscreteLaplace(self.epsilon / 2), stream)
         noisy += self._vector + 1
@@ -137,15 +133,12 @@ class Bob(_Speaker):
         r = _reconstruct(noisy + self._vector + 1, self.epsilon / 2, self.norm)
         return d * float(r[0] + r[4] - r[2])
 
+    @quiet
     def reply(self, message: bytes) -> bytes:
         """Return the answer with Bob's noise, once."""
-        return self._reply(message)
-
-    @quiet
-    def _reply(self, message: bytes, *, for_tests: bool = False) -> bytes:
         d = self._vector.size
         steps = round(self.statistic(message) / GRID)
-        stream = self._speak("reply", for_tests=for_tests)
+        stream = self._speak("reply")
         noise = np.empty(1, dtype=np.int64)
         _sampler.fill(noise, answer_noise(d, self.epsilon), stream)
         return _pack(b"UNPB", d, self.epsilon, struct.pack("<q", GRID * (steps + int(noise[0]))))

@@ -362,12 +362,8 @@ begin_epoch() first, which draws fresh noise
 
     def release(self) -> NoisyCounts:
         """Return the noisy counts and seal the sketch; releasing again returns the same."""
-        return self._release()
-
-    def _release(self, *, for_tests: bool = False) -> NoisyCounts:
-        """Release; ``for_tests`` whatever the label of the noise (for :mod:`unnoise.testing`)."""
         with self._lock:
-            self._seal("release", for_tests=for_tests)
+            self._seal("release")
             most = self._account.max_count(self._layout)
             return NoisyCounts(self._held.released(), self._noise, self._layout, most)
 
@@ -383,11 +379,10 @@ begin_epoch() first, which draws fresh noise
         parts = self._held.parts
         return Stored(parts[0], self._noise, self._layout, self._account, self._identities, self._labels)
 
-    def _seal(self, action: str, *, for_tests: bool = False) -> None:
+    def _seal(self, action: str) -> None:
         """Let the cells leave: from here on they do not change."""
         self._require_usable(action)
-        if not for_tests:
-            self._require_private()
+        self._require_private()
         if self._state == "sealed":
             return
         if self._fresh < 1:
@@ -398,8 +393,7 @@ begin_epoch() first, which draws fresh noise
             )
         if self._layout.pan_private:
             self._add_noise(action)
-            if not for_tests:
-                self._require_private()
+            self._require_private()
         self._held.array().flags.writeable = False
         self._state, self._fresh = "sealed", NO_NOISE
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..._sampler import Keystream, source
 from ..._sampler import _system_stream as system_stream
 from ...errors import InputError, SealedError
-from ...guard import Guarded, new_identity
+from ...guard import Guarded, letting_out, new_identity
 from ...sketches.domain import Domain, read_domain
 from ...sketches.inputs import Rows
 from ...sketches.sketch import Sketch
@@ -99,7 +99,8 @@ class Site(Guarded):
 
     def _made(self, sketch: Sketch) -> Shares:
         """Take the cells of a sketch apart, and wipe them."""
-        counts, account = sketch._release(for_tests=True).counts, sketch._account
+        with letting_out():
+            counts, account = sketch.release().counts, sketch._account
         seed, report = system_stream().words(4).tobytes(), new_identity().hex()
         difference = counts.astype(np.uint64) - mask(seed, counts.size)
         sketch._held.wipe()
