@@ -163,11 +163,11 @@ def use_update(given: tuple[str, dict[str, Any]]) -> None:
     which, arguments = given
     target = _kept(which)
     sketches = list(target.sketches.values()) if which == "groups" else [target]
-    before = [sketch._cells.tobytes() for sketch in sketches]
+    before = [sketch._held.array().tobytes() for sketch in sketches]
     try:
         target.update(**arguments)
     except BaseException:
-        if [sketch._cells.tobytes() for sketch in sketches] != before:
+        if [sketch._held.array().tobytes() for sketch in sketches] != before:
             raise Unnoticed("counted in part") from None
         raise
     finally:

@@ -258,7 +258,7 @@ def look_and_release(when: int, pan_private: bool = True) -> View:
         sketch = Sketch.known(cells, epsilon=1, pan_private=pan_private)
         if when == 0:
             sketch.update(np.repeat(np.arange(cells), which))
-        look = sketch._cells.copy()
+        look = sketch._held.array().copy()
         if when == 1:
             sketch.update(np.repeat(np.arange(cells), which))
         released = counts(sketch)

@@ -57,7 +57,7 @@ def a_draw_more(cells: np.ndarray) -> np.ndarray:
 def pan_private(cells: np.ndarray) -> Any:
     """Release of a pan-private sketch that holds these counts: the noise is drawn beside them."""
     sketch = Sketch.known(CELLS, epsilon=1, pan_private=True)
-    sketch._cells[:] += cells
+    sketch._held.array()[:] += cells
     return sketch.release
 
 

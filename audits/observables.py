@@ -104,7 +104,7 @@ def only_groups_with_rows() -> Iterator[None]:
         for sketch in self.sketches:
             if not self.stated:
                 sketch._layout = replace(sketch._layout, item_types=None)
-            if int(abs(sketch._cells).sum()) % 2:
+            if int(abs(sketch._held.array()).sum()) % 2:
                 sketch._labels = replace(sketch._labels, label="odd")
 
     intake._Intake.record = telling

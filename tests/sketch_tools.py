@@ -23,8 +23,8 @@ def empty(cells: int = 4, **kwargs: Any) -> Sketch:
 
 def state_of(sketch: Sketch) -> tuple[Any, ...]:
     return (
-        sketch._cells.tobytes(), sketch._noise, sketch._layout, sketch._account, sketch._identities, sketch._state,
-        sketch._fresh, sketch._label, sketch._types, sketch._broken,
+        sketch._held.array().tobytes(), sketch._noise, sketch._layout, sketch._account, sketch._identities,
+        sketch._state, sketch._fresh, sketch._label, sketch._types, sketch._broken,
     )  # fmt: skip
 
 

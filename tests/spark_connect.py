@@ -60,8 +60,8 @@ def main() -> None:
     noisy = un_spark.noisy_profile(df, "t", epsilon=1, kind="hashed", cells=2**12, levels=2, by="i", groups=[1, 0])
     result = {
         "session": type(spark).__module__,
-        "equal": bool((sketch._cells == slow_cells([row[:2] for row in rows], 64)).all()),
-        "listed": np.asarray(listed._cells).tolist(),
+        "equal": bool((sketch._held.array() == slow_cells([row[:2] for row in rows], 64)).all()),
+        "listed": np.asarray(listed._held.array()).tolist(),
         "cells": [part.cells for part in noisy[0].parts],
     }
     spark.stop()

@@ -40,7 +40,7 @@ def test_no_refusal_reads_a_cell() -> None:
         return True
 
     assert read_a_cell(add) is None
-    assert sketch._cells.tolist() == [0, 0, SECRET, 0]
+    assert sketch._held.array().tolist() == [0, 0, SECRET, 0]
 
 
 def test_the_attack_reads_a_cell_that_is_checked() -> None:
@@ -64,14 +64,14 @@ def test_no_merge_reads_a_cell() -> None:
 def test_counts_are_bounded(given: int, counted: int) -> None:
     sketch = empty()
     sketch.update([0, 1], [given, 1])
-    assert sketch._cells.tolist() == [counted, 1, 0, 0]
+    assert sketch._held.array().tolist() == [counted, 1, 0, 0]
 
 
 def test_sums_wrap_and_come_back() -> None:
     sketch = empty()
     for sign in (1, 1, -1, -1):
         sketch.update([0] * 1000, [sign * LARGEST_COUNT] * 1000)
-    assert sketch._cells.tolist() == [0, 0, 0, 0]
+    assert sketch._held.array().tolist() == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("counts", [[2**63], [-(2**63) - 1], np.array([2**63], dtype=np.uint64)])
@@ -101,5 +101,5 @@ def test_adding_in_place_and_aside() -> None:
 
 
 def test_a_new_sketch_holds_noise_only() -> None:
-    assert Sketch.known(1000, epsilon=1)._cells.any()
-    assert not empty(1000)._cells.any()
+    assert Sketch.known(1000, epsilon=1)._held.array().any()
+    assert not empty(1000)._held.array().any()

@@ -102,7 +102,7 @@ def test_batches_counted_ahead_are_all_there(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(intake, "STAGE", 100_000)
     with testing.seeded(1):
         ahead, plain = Sketch.hashed(2**10, epsilon=1), Sketch.hashed(2**10, epsilon=1)
-    noise = plain._cells - ahead._cells
+    noise = plain._held.array() - ahead._held.array()
     ahead.take_in(batches(9, 70_000))
     for rows in batches(9, 70_000):
         plain.update(rows.columns[0], rows.counts)

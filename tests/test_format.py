@@ -142,10 +142,10 @@ def test_merging_never_changes_what_has_left(tmp_path: Path) -> None:
     one, two, three, four = (Sketch.hashed(64, epsilon=1) for _ in range(4))
     for sketch in (one, two):
         sketch.save(tmp_path / "x")  # sealed, and nobody else holds the cells
-    before = one._cells.copy()
+    before = one._held.array().copy()
     both = one + two
     assert (one.release().counts == before).all()
-    assert (both._cells == before + two._cells).all()
+    assert (both._held.array() == before + two._held.array()).all()
     released = both.release().counts
     kept = released.copy()
     both.merge(three)

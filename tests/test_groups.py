@@ -208,11 +208,11 @@ def test_groups_come_as_any_column(kind):
     with noiseless():
         grouped, streamed = GroupedSketch(groups, make), GroupedSketch(groups, make)
     grouped.update([1, 2, 3], columns[kind])
-    assert [int(sketch._cells.sum()) for sketch in grouped.sketches.values()] == [2, 1]
+    assert [int(sketch._held.array().sum()) for sketch in grouped.sketches.values()] == [2, 1]
     if kind not in ("list", "numpy", "integers"):
         table = pa.table({"x": [1, 2, 3], "g": columns[kind]})
         streamed.update(table.to_reader(), group="g")
-        assert [int(sketch._cells.sum()) for sketch in streamed.sketches.values()] == [2, 1]
+        assert [int(sketch._held.array().sum()) for sketch in streamed.sketches.values()] == [2, 1]
 
 
 def test_a_column_named_group_is_a_column_like_any_other():
@@ -233,7 +233,7 @@ def test_a_file_with_a_column_named_group(tmp_path):
         grouped = GroupedSketch(["A", "B"], make)
     wanted = Wanted(columns=("group",), integers=True, group="where")
     feed(grouped, open_source([tmp_path / "r.csv"]).batches(wanted))
-    assert [int(sketch._cells.sum()) for sketch in grouped.sketches.values()] == [2, 1]
+    assert [int(sketch._held.array().sum()) for sketch in grouped.sketches.values()] == [2, 1]
 
 
 @pytest.mark.parametrize("name", ["<b>bold</b>", "[red]x[/red]", "a,b", "=1+1", "é\u202e", "a/b", "..", "x" * 150])
@@ -241,7 +241,7 @@ def test_names_with_markup_count_and_come_back(name, tmp_path):
     with noiseless():
         grouped = GroupedSketch([name, "B"], make)
     grouped.update([1, 2, 3], [name, "B", name])
-    assert [int(sketch._cells.sum()) for sketch in grouped.sketches.values()] == [2, 1]
+    assert [int(sketch._held.array().sum()) for sketch in grouped.sketches.values()] == [2, 1]
     saved = GroupedSketch([name, "B"], make)
     saved.save(tmp_path / "set")
     assert GroupedSketch.load(tmp_path / "set").groups == (name, "B")

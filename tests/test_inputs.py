@@ -91,7 +91,7 @@ def test_items_outside_a_known_domain_are_left_out_or_refused(make_one: Callable
     with testing.noiseless():
         sketch = make_one()
     sketch.update(items)
-    assert sketch._cells.sum() == 2
+    assert sketch._held.array().sum() == 2
 
 
 @pytest.mark.parametrize("domain", [["a", "b", "a"], [1, 2, 1], [(1, "a"), (1, "a")], np.array([3, 3])])

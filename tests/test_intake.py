@@ -72,7 +72,7 @@ def test_release_racing_with_updates_never_changes_afterwards() -> None:
             assert len(set(counts.tolist())) == 1  # whole updates only
 
         run(feed, feed, leave)
-        assert snapshots == [sketch._cells.tobytes()]
+        assert snapshots == [sketch._held.array().tobytes()]
 
 
 class SlowLock:
@@ -152,7 +152,7 @@ def test_a_failing_row_in_any_place_changes_nothing(kind: str, at: int, monkeypa
     expected = OSError if kind == "error" else InputError
     refused(expected, None, lambda: sketch.update(failing(kind, at, 30)), sketch)
     sketch.update(iter(GOOD))
-    assert sketch._cells.tolist() == [2] * 10
+    assert sketch._held.array().tolist() == [2] * 10
 
 
 @pytest.mark.parametrize("kind", ["error", "outside", "float"])
@@ -167,10 +167,10 @@ def test_a_long_stream_that_fails_breaks_the_sketch(
     with pytest.raises(OSError if kind == "error" else InputError):
         sketch.update(failing(kind, at, 60))
     if at < 30:
-        assert not sketch._cells.any()
+        assert not sketch._held.array().any()
         sketch.update(GOOD)
         return
-    assert sketch._cells.any(), "negative control: a part has been counted"
+    assert sketch._held.array().any(), "negative control: a part has been counted"
     for leave in (
         lambda: testing.release(sketch), sketch.release, lambda: sketch.save(tmp_path / "a"), sketch.begin_epoch,
         lambda: sketch.update(GOOD), lambda: empty(10).merge(sketch), lambda: sketch + empty(10),
@@ -190,7 +190,7 @@ def test_long_streams_count_like_short_ones(limit: int | None, hashed: bool, mon
             options: dict[str, Any] = {"epsilon": 1, "max_contributions": limit}
             sketch = Sketch.hashed(64, **options) if hashed else Sketch.known(64, **options)
         sketch.update(i % 64 for i in range(20_000))
-        results.append(sketch._cells.tolist())
+        results.append(sketch._held.array().tolist())
         assert sketch._account.calls == (limit is not None)
     assert results[0] == results[1]
     assert sum(results[0]) == 20_000
@@ -243,7 +243,7 @@ def test_a_failing_row_changes_no_group(at: int, wrong: dict[str, Any]) -> None:
     sketches = tuple(grouped.sketches.values())
     refused(InputError, "must be", lambda: grouped.update(table, group="g"), *sketches)
     grouped.update(pl.DataFrame({"x": [1], "g": ["A"]}), group="g")
-    assert [int(sketch._cells.sum()) for sketch in sketches] == [1, 0, 0]
+    assert [int(sketch._held.array().sum()) for sketch in sketches] == [1, 0, 0]
 
 
 def test_a_stream_of_groups_that_fails_changes_no_group_or_breaks_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +256,7 @@ def test_a_stream_of_groups_that_fails_changes_no_group_or_breaks_all(monkeypatc
             grouped.update(failing("error", 45, 60), names)
         for sketch in grouped.sketches.values():
             assert (sketch._broken is not None) == broken
-            assert bool(sketch._cells.any()) == broken
+            assert bool(sketch._held.array().any()) == broken
         if broken:
             with pytest.raises(PrivacyError, match="broken"):
                 grouped.update([1], ["A"])
@@ -274,7 +274,7 @@ def test_what_is_raised_after_the_commit_says_that_all_was_counted(monkeypatch: 
     with pytest.raises(KeyboardInterrupt) as error:
         sketch.update([1, 2])
     assert error.value.__notes__ == [intake.COUNTED]
-    assert sketch._cells.tolist() == [0, 1, 1, 0, 0]
+    assert sketch._held.array().tolist() == [0, 1, 1, 0, 0]
     monkeypatch.undo()
     monkeypatch.setattr(intake, "apart", lambda work, stop: interrupted(None) if work.__name__ == "add" else work())
     with pytest.raises(KeyboardInterrupt) as error:

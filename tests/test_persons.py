@@ -54,7 +54,7 @@ def test_ids_that_collide_in_the_hash_are_two_persons() -> None:
     with testing.noiseless():
         sketch = Sketch.known(2, epsilon=1, max_contributions=1)
     sketch.update([0, 1], person=[one, two])
-    assert sketch._cells.tolist() == [1, 1]
+    assert sketch._held.array().tolist() == [1, 1]
 
 
 PERSONS: list[list[Any]] = [

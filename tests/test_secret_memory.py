@@ -175,14 +175,14 @@ def test_released_cells_are_frozen_and_no_view_of_live_ones(tmp_path: Path) -> N
         part = part.base
     sketch.begin_epoch()
     sketch.update(np.arange(1000))
-    assert not np.shares_memory(counts, sketch._cells)
+    assert not np.shares_memory(counts, sketch._held.array())
     assert (counts == before).all()
     saved = make()
     saved.save(tmp_path / "a")
     loaded = Sketch.load(tmp_path / "a")
     kept = loaded.release().counts
     loaded.begin_epoch()
-    assert not np.shares_memory(kept, loaded._cells)
+    assert not np.shares_memory(kept, loaded._held.array())
 
 
 def test_sealed_cells_refuse_to_change() -> None:
@@ -190,4 +190,4 @@ def test_sealed_cells_refuse_to_change() -> None:
         sketch = make()
     testing.release(sketch)
     with pytest.raises(ValueError, match="read-only"):
-        sketch._cells[0] = 1
+        sketch._held.array()[0] = 1

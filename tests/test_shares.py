@@ -213,7 +213,7 @@ def test_a_site_lets_nothing_else_out():
         site._sketch.save("/tmp/never.sketch")
     with pytest.raises(PrivacyError):
         pickle.dumps(site)
-    cells = site._sketch._cells
+    cells = site._sketch._held.array()
     shares = site.split()
     assert not cells.any()  # wiped
     assert site.split() is shares

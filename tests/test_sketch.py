@@ -497,10 +497,10 @@ def test_choice_of_contributions_is_uniform() -> None:
 )
 def test_calls_are_checked(call: Callable[[Sketch], None], message: str) -> None:
     sketch = Sketch.hashed(16, epsilon=1)
-    before = sketch._cells.copy()
+    before = sketch._held.array().copy()
     with pytest.raises(InputError, match=message):
         call(sketch)
-    assert (sketch._cells == before).all()
+    assert (sketch._held.array() == before).all()
 
 
 @given(st.sets(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=200), st.data())

@@ -109,7 +109,7 @@ def test_a_merged_sketch_is_used_up() -> None:
         merging, updating = lambda s=sketch: both.merge(s), lambda s=sketch: s.update([1])
         for call in (sketch.release, sketch.begin_epoch, merging, updating):
             refused(PrivacyError, "merged into another and is used up", call, sketch, both)
-        assert sketch._cells.size == 0
+        assert sketch._held.array().size == 0
     assert both.noise.power == 3
 
 
@@ -157,7 +157,7 @@ def test_every_snapshot_has_noise_of_its_own(tmp_path: Path) -> None:
 def test_pan_private_adds_noise_when_leaving(tmp_path: Path) -> None:
     for leave in (lambda s: s.release(), lambda s: s.save(tmp_path / "a")):
         sketch = Sketch.hashed(2**12, epsilon=1, pan_private=True)
-        seen = sketch._cells.copy()
+        seen = sketch._held.array().copy()
         leave(sketch)
         after = sketch.release()
         assert after.noise.power == 2

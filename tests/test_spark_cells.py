@@ -32,12 +32,12 @@ def cells(df: Any, columns: Any, **options: Any) -> Any:
     """Exact cells out of Spark: noise switched off by the test hook."""
     with testing.noiseless():
         found = unnoise.spark.sketch(df, columns, epsilon=1, **options)
-    return {g: s._cells for g, s in found.items()} if isinstance(found, dict) else found._cells
+    return {g: s._held.array() for g, s in found.items()} if isinstance(found, dict) else found._held.array()
 
 
 def embedded(sketch: Any, items: Any) -> np.ndarray:
     sketch.update(items)
-    return np.asarray(sketch._cells)
+    return np.asarray(sketch._held.array())
 
 
 @pytest.mark.parametrize("columns", [["tailnum"], ["origin", "dest"], ["dest", "origin", "tailnum"]])

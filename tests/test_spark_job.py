@@ -215,7 +215,7 @@ def test_profile_in_one_call(spark: Any) -> None:
 def capped(df: Any, columns: Any, most: int, **options: Any) -> Any:
     with testing.noiseless():
         found = unnoise.spark.sketch(df, columns, epsilon=1, max_contributions=most, **options)
-    return {g: s._cells for g, s in found.items()} if isinstance(found, dict) else found._cells
+    return {g: s._held.array() for g, s in found.items()} if isinstance(found, dict) else found._held.array()
 
 
 @pytest.mark.statistical

@@ -26,6 +26,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any, TypeVar
 
@@ -35,12 +36,12 @@ from .._sampler import Keystream, fill
 from .._sampler import _system_stream as system_stream
 from ..arrays import Int64
 from ..errors import FormatError, InputError
-from ..guard import frozen, wipe
+from ..guard import wipe
 from ..noise import DiscreteLaplace
 
 __all__ = [
     "LIMIT", "PIECE", "RUN", "FileCells", "Held", "add_cells", "add_noise", "add_up", "each_run", "largest",
-    "one_pass", "raw_bytes", "read_at", "sum_of",
+    "one_pass", "read_at", "sum_of",
 ]  # fmt: skip
 
 R = TypeVar("R")
@@ -109,11 +110,6 @@ _passing = RLock()
 _kept: weakref.WeakSet[FileCells] = weakref.WeakSet()
 
 
-def raw_bytes(cells: Int64) -> memoryview:
-    """Return the cells as little-endian bytes."""
-    return np.ascontiguousarray(cells, dtype="<i8").view(np.uint8).data
-
-
 def read_at(handle: int, position: int, out: memoryview) -> None:
     """Fill the memory from a position of a file."""
     while out:
@@ -123,11 +119,25 @@ def read_at(handle: int, position: int, out: memoryview) -> None:
         out, position = out[got:], position + got
 
 
+@dataclass(eq=False)
+class Seen:
+    """What a pass over a file has seen: tag and largest |cell| of every piece, and the digest of every run.
+
+    again : whether the file may be read after this pass, so that tags are needed
+    """
+
+    again: bool = True
+    tags: dict[int, bytes] = field(default_factory=dict)
+    bounds: dict[int, int] = field(default_factory=dict)
+    runs: dict[int, Any] = field(default_factory=dict)
+
+
 class FileCells:
     """The cells of a file, which stays open until forgotten.
 
     agrees : tells whether the SHA-256 of all runs are those that the digest in the file stands for
     verified : whether it did, in a pass that left tags for others to come
+    seen : what the last pass that verified, or is about to, has seen
     """
 
     def __init__(self, handle: int, start: int, size: int, name: str, agrees: Callable[[list[bytes]], bool]) -> None:
@@ -137,55 +147,54 @@ class FileCells:
         self._agrees: Callable[[list[bytes]], bool] | None = agrees
         self._handle, self._start = os.dup(handle), start
         self._key = AESGCM(system_stream().words(4).tobytes())
-        self._tags: dict[int, bytes] = {}
-        self._bounds: dict[int, int] = {}
-        self._runs: dict[int, Any] = {}
-        self._again = True
+        self.seen = Seen()
         weakref.finalize(self, os.close, self._handle)
 
     @property
     def bound(self) -> int:
         """The largest |cell| of all pieces seen."""
-        return max(self._bounds.values(), default=0)
+        return max(self.seen.bounds.values(), default=0)
 
     def read(self, piece: slice, out: Int64) -> Int64:
         """Return a piece (a whole one, from a multiple of ``PIECE``) in own memory, exactly as it was verified.
 
         Until then: as it is now, to be verified by :meth:`finish`; the pieces of a run must come in order.
         """
-        cells = out[: piece.stop - piece.start]
+        cells, seen = out[: piece.stop - piece.start], self.seen
+        raw = cells.view(np.uint8).data
         try:
-            read_at(self._handle, self._start + 8 * piece.start, cells.view(np.uint8).data)
+            read_at(self._handle, self._start + 8 * piece.start, raw)
         except FormatError as error:
             invalid = FormatError(f"{self.name} is not a valid sketch file: {error}")
             raise (self._changed() if self.verified else invalid) from None
         if not self.verified:
-            if self._again:
-                self._tags[piece.start] = self._tag(piece.start, cells)
-            self._bounds[piece.start] = largest(cells)
-            self._runs.setdefault(piece.start // RUN, hashlib.sha256()).update(raw_bytes(cells))
-        elif self._tag(piece.start, cells) != self._tags.get(piece.start):
+            if seen.again:
+                seen.tags[piece.start] = self._tag(piece.start, raw)
+            seen.bounds[piece.start] = largest(cells)
+            seen.runs.setdefault(piece.start // RUN, hashlib.sha256()).update(raw)
+        elif self._tag(piece.start, raw) != seen.tags.get(piece.start):
             raise self._changed()
         return cells
 
-    def bound_of(self, piece: slice) -> int:
-        """Return the largest |cell| of a piece that was read."""
-        return self._bounds[piece.start]
+    def verify(self) -> None:
+        """Read all cells once, for whoever needs them later."""
 
-    def begin(self, *, again: bool) -> None:
-        """Forget what an unfinished pass has seen; ``again`` where the file may be read after this one."""
-        self._again = again
-        for seen in (self._tags, self._bounds, self._runs):
-            seen.clear()
+        def work(run: slice) -> None:
+            memory = np.empty(min(PIECE, run.stop - run.start), dtype=np.int64)
+            for start in range(run.start, run.stop, PIECE):
+                self.read(slice(start, min(start + PIECE, run.stop)), memory)
+
+        with one_pass([self]):
+            each_run(self.size, work)
 
     def finish(self) -> None:
         """Refuse the file unless the digest of all that was read is the one it carries."""
         assert self._agrees is not None, "a file is verified once"
-        assert len(self._bounds) == -(-self.size // PIECE), "a pass reads every piece"
-        if not self._agrees([self._runs[run].digest() for run in range(-(-self.size // RUN))]):
+        assert len(self.seen.bounds) == -(-self.size // PIECE), "a pass reads every piece"
+        if not self._agrees([self.seen.runs[run].digest() for run in range(-(-self.size // RUN))]):
             raise FormatError(f"{self.name} is not a valid sketch file: its digest does not match: corrupt")
-        if self._again:
-            self.verified, self._runs, self._agrees = True, {}, None
+        if self.seen.again:
+            self.verified, self.seen.runs, self._agrees = True, {}, None
 
     def keep(self) -> bool:
         """Ask whether this file may stay open."""
@@ -194,8 +203,8 @@ class FileCells:
         _kept.add(self)
         return True
 
-    def _tag(self, start: int, cells: Int64) -> bytes:
-        return self._key.encrypt(start.to_bytes(12, "little"), b"", raw_bytes(cells))
+    def _tag(self, start: int, raw: memoryview) -> bytes:
+        return self._key.encrypt(start.to_bytes(12, "little"), b"", raw)
 
     def _changed(self) -> FormatError:
         return FormatError(f"{self.name} must stay as it was when it was verified: somebody has changed it since")
@@ -218,7 +227,7 @@ def one_pass(parts: Sequence[Int64 | FileCells], *, again: bool = True) -> Itera
         return
     with _passing:
         for part in pending:
-            part.begin(again=again)
+            part.seen = Seen(again)  # nothing of a pass that did not end
         yield
         for part in pending:
             part.finish()
@@ -235,7 +244,7 @@ def add_up(parts: Sequence[Int64 | FileCells], piece: slice, out: Int64, spare: 
     for part in parts:
         if isinstance(part, FileCells):
             cells = part.read(piece, out if total is None else spare)
-            bound += part.bound_of(piece) if late else 0
+            bound += part.seen.bounds[piece.start] if late else 0
         else:
             cells = part[piece]
             bound += largest(cells) if late else 0
@@ -247,7 +256,10 @@ def add_up(parts: Sequence[Int64 | FileCells], piece: slice, out: Int64, spare: 
 
 
 def sum_of(parts: Sequence[Int64 | FileCells], *, again: bool = True) -> Int64:
-    """Return the sum of several cells, whose sums are known to fit, in own memory; ``again`` as in one_pass."""
+    """Return the sum of several cells, whose sums are known to fit, in own memory that is read-only.
+
+    ``again`` as in :func:`one_pass`.
+    """
     whole = np.empty(parts[0].size, dtype=np.int64)
 
     def work(run: slice) -> None:
@@ -260,12 +272,14 @@ def sum_of(parts: Sequence[Int64 | FileCells], *, again: bool = True) -> Int64:
 
     with one_pass(parts, again=again):
         each_run(whole.size, work)
+    whole.flags.writeable = False
     return whole
 
 
 # ── where the cells of a sketch are ─────────────────────────────────────────────────────────────────────────────────
 
 
+@dataclass(eq=False)
 class Held:
     """Cells whose sum is the state of a sketch.
 
@@ -274,23 +288,17 @@ class Held:
     bound : at least the largest |cell| where cells are public and somebody has looked, else None
     """
 
-    def __init__(self, *parts: Int64 | FileCells, shared: bool = False, bound: int | None = None) -> None:
-        self.parts, self.shared, self.bound = parts, shared, bound
+    parts: tuple[Int64 | FileCells, ...]
+    shared: bool = False
+    bound: int | None = None
 
     def array(self) -> Int64:
         """Return all cells in memory; read-only unless the sketch is open."""
         first = self.parts[0]
         if len(self.parts) > 1 or isinstance(first, FileCells):
             first = sum_of(self.parts)
-            first.flags.writeable = False
             self.parts, self.shared = (first,), False
         return first
-
-    def released(self) -> Int64:
-        """Return all cells as they may be given away."""
-        cells = self.array()
-        self.shared = True
-        return frozen(cells)
 
     def writeable(self) -> Int64:
         """Return where new cells may be written: the memory of the old ones, unless somebody else sees it."""
@@ -325,7 +333,7 @@ class Held:
         cells = self.array()
         out = self.writeable()
         add_noise(cells, out, noise, stream)
-        return Held(out)
+        return Held((out,))
 
     def plus(self, other: Held, *, later: bool) -> Held:
         """Return the sum of both, in the old memory where that is possible; ``later`` where neither will change."""
@@ -333,9 +341,9 @@ class Held:
             other.shared = True
             both = (*self.parts, *other.parts)
             bound = None if _unverified(both) else self.largest() + other.largest()
-            return Held(*both, shared=True, bound=bound)
+            return Held(both, shared=True, bound=bound)
         left, right = self.array(), other.array()
         out = self.writeable()
         add_cells(left, right, out)
         out.flags.writeable = not later
-        return Held(out)
+        return Held((out,))

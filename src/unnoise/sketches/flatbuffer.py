@@ -103,7 +103,12 @@ def read_frame(read: Read, size: int) -> Frame:
     raw = read(end, length)
     footer = _table(raw, _number(raw, "<I", 0), FOOTER)
     copy, metadata = _schema(footer["schema"])
-    start, head, body = _block(footer, end)
+    blocks = footer["batches"]
+    if len(blocks) != 1 or footer["dictionaries"] or footer["metadata"]:
+        raise FormatError(f"it must hold one record batch and nothing else, got {len(blocks)}")
+    start, head, body = blocks[0]
+    if not (16 < start <= MOST_AROUND and 16 <= head <= MOST_AROUND and body >= 0) or start + head + body + 8 != end:
+        raise FormatError("it must hold its record batch whole: truncated")
     frame_head = read(0, start + head)
     first, original = _schema(_message(frame_head, 8, start, SCHEMAS, SCHEMA))
     if original != metadata:
@@ -130,17 +135,6 @@ def _schema(schema: dict[str, Any]) -> tuple[int, dict[bytes, bytes]]:
     if len(metadata.get(DIGEST, b"")) != 64 or len(metadata) != 4:
         raise FormatError("it must hold kind, version, parameters and digest in its metadata, and nothing else")
     return next(pair["value"][0] for pair in schema["metadata"] if pair["key"] == DIGEST), metadata
-
-
-def _block(footer: dict[str, Any], end: int) -> tuple[int, int, int]:
-    """Return where the only record batch starts, and the lengths of its metadata and body, which fill the file."""
-    blocks = footer["batches"]
-    if len(blocks) != 1 or footer["dictionaries"] or footer["metadata"]:
-        raise FormatError(f"it must hold one record batch and nothing else, got {len(blocks)}")
-    start, head, body = blocks[0]
-    if not (16 < start <= MOST_AROUND and 16 <= head <= MOST_AROUND and body >= 0) or start + head + body + 8 != end:
-        raise FormatError("it must hold its record batch whole: truncated")
-    return start, head, body
 
 
 def _message(data: bytes, start: int, end: int, kind: int, shape: Shape) -> dict[str, Any]:

@@ -40,7 +40,7 @@ from ..errors import FormatError, InputError
 from ..guard import replacing
 from ..layout import Account, Labels, Layout, guarantee, usual_unit
 from ..noise import DiscreteLaplace
-from .cells import PIECE, RUN, FileCells, add_up, each_run, one_pass, raw_bytes, read_at, sum_of
+from .cells import PIECE, RUN, FileCells, add_up, each_run, one_pass, read_at, sum_of
 from .flatbuffer import COLUMN, MOST_PARAMETERS, Frame, read_frame
 
 __all__ = [
@@ -56,11 +56,13 @@ _FRACTION = re.compile(r"[0-9]{1,60}(/[0-9]{1,60})?")
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _IDENTITY = re.compile(r"[0-9a-f]{32}")
 NOTHING_SAID = Labels()
-LISTS = ("site", "period", "column", "report_ids")
 LAYOUT: dict[str, tuple[Any, ...]] = {
     "kind": (str,), "cells": (int,), "domain": (int, None), "rate": (Fraction, None), "levels": (int,),
     "hash_seed": (int, None), "item_types": (list, None), "fingerprint": (str, None),
     "max_contributions": (int, None), "pan_private": (bool,),
+}  # fmt: skip
+LABELS: dict[str, type] = {
+    "label": str, "unit": str, "created": str, "site": list, "period": list, "column": list, "report_ids": list,
 }  # fmt: skip
 ACCOUNT: dict[str, tuple[Any, ...]] = {"calls": (int,), "promised": (int,), "as_items": (int, 0)}
 """The kind of each parameter, and what stands for it where it may be missing."""
@@ -90,9 +92,13 @@ def read_sketch(path: str | os.PathLike[str], *, later: bool = False) -> Stored:
     ``later`` leaves the cells of a large file to the first pass over them, which verifies them.
     """
     name = os.fspath(path)
-    with _opened(name) as handle:
-        frame = _read_around(handle)
-        version, parameters = _version(frame), frame.metadata.get(b"unnoise.parameters", b"")
+    with _opened(name) as (handle, frame):
+        stated, parameters = (frame.metadata.get(b"unnoise." + key, b"") for key in (b"version", b"parameters"))
+        if not re.fullmatch(rb"[1-9][0-9]{0,8}", stated):
+            raise FormatError(f"its version must be a whole number, got {stated[:20]!r}")
+        version = int(stated)
+        if version > VERSION:
+            raise FormatError(f"its format version is {version}, this unnoise reads up to {VERSION}: upgrade unnoise")
         public = parse_parameters(parameters, version)
         if public["layout"].cells != frame.rows:
             raise FormatError(f"its record batch must hold cells={public['layout'].cells}, got {frame.rows}")
@@ -102,18 +108,33 @@ def read_sketch(path: str | os.PathLike[str], *, later: bool = False) -> Stored:
             return found.encode() == frame.metadata[b"unnoise.digest"]
 
         file = FileCells(handle, len(frame.head), frame.rows, name, agrees)
-        return Stored(cells=_verify(file, later), **public)
+        if file.size <= SMALL or not file.keep():
+            return Stored(cells=sum_of([file], again=False), **public)
+        if not later:
+            file.verify()
+        return Stored(cells=file, **public)
 
 
 def stored_digest(path: str | os.PathLike[str]) -> str:
     """Return the digest that a sketch file carries, which tells its content; the cells are not read."""
-    with _opened(os.fspath(path)) as handle:
-        return _read_around(handle).metadata[b"unnoise.digest"].decode("ascii")
+    with _opened(os.fspath(path)) as (_, frame):
+        return frame.metadata[b"unnoise.digest"].decode("ascii")
 
 
 @contextmanager
-def _opened(name: str) -> Iterator[int]:
-    """Open a regular file, nothing that blocks, like a pipe, and no device; whatever is wrong in it names the file."""
+def _opened(name: str) -> Iterator[tuple[int, Frame]]:
+    """Open a regular file, nothing that blocks, like a pipe, and no device, and read what stands around its cells.
+
+    Whatever is wrong in it names the file.
+    """
+
+    def read(position: int, length: int) -> bytes:
+        if position < 0 or length < 0 or position + length > size:
+            raise FormatError("it must hold all its bytes: truncated")
+        memory = bytearray(length)
+        read_at(handle, position, memoryview(memory))
+        return bytes(memory)
+
     try:
         handle = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -121,7 +142,8 @@ def _opened(name: str) -> Iterator[int]:
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise FileNotFoundError(f"no such file: {name} is a folder, pipe or device")
-        yield handle
+        size = os.fstat(handle).st_size
+        yield handle, read_frame(read, size)
     except FileNotFoundError:
         raise
     except FormatError as error:
@@ -131,49 +153,6 @@ def _opened(name: str) -> Iterator[int]:
         raise FormatError(f"{name} is not a valid sketch file: {error}") from None
     finally:
         os.close(handle)
-
-
-def _read_around(handle: int) -> Frame:
-    """Return what stands around the cells."""
-
-    def read(position: int, length: int) -> bytes:
-        if position < 0 or length < 0 or position + length > size:
-            raise FormatError("it must hold all its bytes: truncated")
-        memory = bytearray(length)
-        read_at(handle, position, memoryview(memory))
-        return bytes(memory)
-
-    size = os.fstat(handle).st_size
-    return read_frame(read, size)
-
-
-def _version(frame: Frame) -> int:
-    """Return a version that this unnoise can read."""
-    version = frame.metadata.get(b"unnoise.version", b"")
-    if not re.fullmatch(rb"[1-9][0-9]{0,8}", version):
-        raise FormatError(f"its version must be a whole number, got {version[:20]!r}")
-    if int(version) > VERSION:
-        raise FormatError(f"its format version is {int(version)}, this unnoise reads up to {VERSION}: upgrade unnoise")
-    return int(version)
-
-
-def _verify(file: FileCells, later: bool) -> Int64 | FileCells:
-    """Read all cells once and return them: in memory where they are few, else in the file."""
-    if file.size <= SMALL or not file.keep():
-        held = sum_of([file], again=False)
-        held.flags.writeable = False
-        return held
-    if later:
-        return file
-
-    def work(run: slice) -> None:
-        memory = np.empty(min(PIECE, run.stop - run.start), dtype="<i8")
-        for start in range(run.start, run.stop, PIECE):
-            file.read(slice(start, min(start + PIECE, run.stop)), memory)
-
-    with one_pass([file]):
-        each_run(file.size, work)
-    return file
 
 
 def digest_of(frame: Frame, digests: list[bytes]) -> str:
@@ -240,6 +219,15 @@ def parse_parameters(parameters: bytes, version: int) -> dict[str, Any]:
     noise = DiscreteLaplace(_field(values, "epsilon", Fraction), _field(values, "power", Fraction))
     if noise.power < 1:
         raise FormatError(f"its power must be ≥ 1, got {noise.power}")
+    labels = Labels(unit=usual_unit(layout))
+    if version > 1:
+        said: dict[str, Any] = {name: _field(values, name, kind) for name, kind in LABELS.items()}
+        labels = Labels(**said)
+        if (labels.unit == "occurrence") != (layout.max_contributions is None) or not labels.unit:
+            wanted = "occurrence" if layout.max_contributions is None else "a name other than occurrence"
+            raise FormatError(f"its unit must be {wanted}, got {labels.unit!r}")
+        if any(getattr(labels, name) != value for name, value in said.items()):
+            raise FormatError("its sites, periods and report ids must be sorted, each once")
     spent, identities = _field(values, "account", dict), _field(values, "identities", list)
     if not identities or len(set(identities)) != len(identities) or not all(map(_IDENTITY.fullmatch, identities)):
         raise FormatError("its identities must be a list of 32 hexadecimal digits each, all different")
@@ -248,7 +236,7 @@ def parse_parameters(parameters: bytes, version: int) -> dict[str, Any]:
         "noise": noise,
         "account": Account(**{name: _field(spent, name, *kind) for name, kind in ACCOUNT.items()}),
         "identities": frozenset(bytes.fromhex(identity) for identity in identities),
-        "labels": _labels(values, layout) if version > 1 else Labels(unit=usual_unit(layout)),
+        "labels": labels,
     }
 
 
@@ -272,19 +260,6 @@ def _field(values: dict[str, Any], name: str, kind: type, *default: Any) -> Any:
         return Fraction(value)
     except ZeroDivisionError:
         raise FormatError(f"its parameter {name} must be a fraction, got a zero denominator") from None
-
-
-def _labels(values: dict[str, Any], layout: Layout) -> Labels:
-    """Return the labels; the unit must fit the limit per person."""
-    texts: dict[str, Any] = {name: _field(values, name, str) for name in ("label", "unit", "created")}
-    if (texts["unit"] == "occurrence") != (layout.max_contributions is None) or not texts["unit"]:
-        wanted = "occurrence" if layout.max_contributions is None else "a name other than occurrence"
-        raise FormatError(f"its unit must be {wanted}, got {texts['unit']!r}")
-    lists: dict[str, Any] = {name: _field(values, name, list) for name in LISTS}
-    labels = Labels(**texts, **lists)
-    if any(getattr(labels, name) != lists[name] for name in LISTS):
-        raise FormatError("its sites, periods and report ids must be sorted, each once")
-    return labels
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -341,13 +316,21 @@ def write_sketch(
     frame = _frame(parameters_of(stored), stored.cells.size)
     start, parts = len(frame.head), (stored.cells, *others)
 
+    def put(data: bytes | memoryview, position: int) -> None:
+        """Write all of the data at a position."""
+        rest = memoryview(data)
+        while rest:
+            written = os.pwrite(handle, rest, position)
+            rest, position = rest[written:], position + written
+
     def write(run: slice) -> bytes:
         """Add up a run, in any thread, write it where it belongs and return its SHA-256."""
         digest, memory = hashlib.sha256(), np.empty((2, PIECE), dtype=np.int64)
         for first in range(run.start, run.stop, PIECE):
-            raw = raw_bytes(add_up(parts, slice(first, min(first + PIECE, run.stop)), memory[0], memory[1]))
+            total = add_up(parts, slice(first, min(first + PIECE, run.stop)), memory[0], memory[1])
+            raw = np.ascontiguousarray(total, dtype="<i8").view(np.uint8).data
             digest.update(raw)
-            _write_at(handle, raw, start + 8 * first)
+            put(raw, start + 8 * first)
         if hasattr(os, "posix_fadvise"):  # let the disk begin with it; fsync waits for what is left
             with suppress(OSError):
                 length = 8 * (run.stop - run.start)
@@ -358,16 +341,8 @@ def write_sketch(
         with one_pass(parts, again=False):
             digests = each_run(frame.rows, write)
         head, tail = frame.with_digest(digest_of(frame, digests))
-        _write_at(handle, head, 0)
-        _write_at(handle, tail, start + 8 * frame.rows)
-
-
-def _write_at(handle: int, data: bytes | memoryview, position: int) -> None:
-    """Write all of the data at a position."""
-    rest = memoryview(data)
-    while rest:
-        written = os.pwrite(handle, rest, position)
-        rest, position = rest[written:], position + written
+        put(head, 0)
+        put(tail, start + 8 * frame.rows)
 
 
 def _frame(parameters: bytes, count: int) -> Frame:

@@ -138,7 +138,7 @@ class _Intake:
         def add() -> None:
             with changing(self.sketches, why):
                 for number, piece in parts:
-                    piece.add(self.sketches[number]._cells, stop)
+                    piece.add(self.sketches[number]._held.array(), stop)
                 if stop.is_set():
                     raise InterruptedError
                 self.record()
@@ -146,7 +146,7 @@ class _Intake:
         def take_back() -> None:
             with changing(self.sketches, why):
                 for number, piece in parts:
-                    piece.take_back(self.sketches[number]._cells)
+                    piece.take_back(self.sketches[number]._held.array())
                 for sketch, recorded in zip(self.sketches, before):
                     sketch._types, sketch._layout, sketch._account, sketch._label = recorded
                 for _, piece in parts:
@@ -168,11 +168,11 @@ class _Intake:
         why = "a stream too long to be held back ended early"
         with self.open(), changing(self.sketches, why):
             if self.direct:
-                count_ahead(self.first._cells, (rows for rows in batches if rows.size), self.layout)
+                count_ahead(self.first._held.array(), (rows for rows in batches if rows.size), self.layout)
             else:
                 for found in chain([parts], map(self.locate, batches)):
                     for number, piece in _emptying(found):
-                        piece.add(self.sketches[number]._cells, threading.Event())
+                        piece.add(self.sketches[number]._held.array(), threading.Event())
                         piece.wipe()
             self.record()
             self.counted = True  # before the sketches count as whole again: a signal in between must be told

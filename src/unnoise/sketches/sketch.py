@@ -23,10 +23,9 @@ import numpy as np
 
 from .._sampler import _system_stream as system_stream
 from .._sampler import fill, open_stream
-from ..arrays import Int64
 from ..checks import UNKNOWN, check_choice, check_integer
 from ..errors import IncompatibleError, InputError, PrivacyError, SealedError, UnnoiseError
-from ..guard import Guarded, changing, new_identity, quiet, require_writable, this_process
+from ..guard import Guarded, changing, frozen, new_identity, quiet, require_writable, this_process
 from ..layout import (
     MOST_CELLS,
     Account,
@@ -95,7 +94,7 @@ begin_epoch() first, which draws fresh noise
         if make is not _MAKE or stored is None:
             raise TypeError("make a sketch with Sketch.hashed, Sketch.known, Sketch.sampled or Sketch.load")
         super().__init__(label)
-        self._held = Held(stored.cells, shared=not fresh)
+        self._held = Held((stored.cells,), shared=not fresh)
         self._noise, self._layout, self._account = stored.noise, stored.layout, stored.account
         self._identities, self._labels = stored.identities, stored.labels
         self._state, self._fresh = "open" if fresh else "sealed", fresh
@@ -254,11 +253,6 @@ begin_epoch() first, which draws fresh noise
     # ── what it is ────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
-    def _cells(self) -> Int64:
-        """All cells, in memory and added up."""
-        return self._held.array()
-
-    @property
     def layout(self) -> Layout:
         """What the cells are."""
         return self._layout
@@ -365,7 +359,8 @@ begin_epoch() first, which draws fresh noise
         with self._lock:
             self._seal("release")
             most = self._account.max_count(self._layout)
-            return NoisyCounts(self._held.released(), self._noise, self._layout, most)
+            counts, self._held.shared = frozen(self._held.array()), True
+            return NoisyCounts(counts, self._noise, self._layout, most)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the noisy cells and public parameters into a file, atomically, and seal the sketch."""
@@ -494,10 +489,10 @@ begin_epoch() first, which draws fresh noise
         successor.__dict__.update(self.__dict__)
         self._held.shared |= self._state == "sealed"
         Guarded.__init__(successor, self._label)
-        successor._held = Held(*self._held.parts, shared=self._held.shared, bound=self._held.bound)
+        successor._held = replace(self._held)
         return successor
 
     def _retire(self) -> None:
         """Make an open sketch useless: its noise lives on in another one."""
         if self._state == "open":
-            self._state, self._held = "merged", Held(np.zeros(0, dtype=np.int64))
+            self._state, self._held = "merged", Held((np.zeros(0, dtype=np.int64),))
