@@ -79,16 +79,16 @@ def refusing_no_rows() -> Iterator[None]:
     from unnoise.errors import InputError
     from unnoise.sketches import intake
 
-    real = intake._Intake.commit
+    real = intake.Intake.commit
 
     def strict(self: Any, parts: Any) -> None:
         if not parts:
             raise InputError("there must be rows")
         real(self, parts)
 
-    intake._Intake.commit = strict
+    intake.Intake.commit = strict
     yield
-    intake._Intake.commit = real
+    intake.Intake.commit = real
 
 
 def only_groups_with_rows() -> Iterator[None]:
@@ -97,7 +97,7 @@ def only_groups_with_rows() -> Iterator[None]:
 
     from unnoise.sketches import intake
 
-    real = intake._Intake.record
+    real = intake.Intake.record
 
     def telling(self: Any) -> None:
         real(self)
@@ -107,9 +107,9 @@ def only_groups_with_rows() -> Iterator[None]:
             if int(abs(sketch._held.array()).sum()) % 2:
                 sketch._labels = replace(sketch._labels, label="odd")
 
-    intake._Intake.record = telling
+    intake.Intake.record = telling
     yield
-    intake._Intake.record = real
+    intake.Intake.record = real
 
 
 BROKEN: dict[str, tuple[Callable[[], Iterator[None]], tuple[str, ...]]] = {

@@ -21,7 +21,7 @@ import os
 from collections.abc import Callable
 from contextvars import ContextVar
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -107,25 +107,22 @@ class DrawTable:
         edges = np.arange(1 << 16, dtype=np.uint64) << np.uint64(48)
         self.start = np.searchsorted(self.thresholds, edges, side="left")  # thresholds passed at each bucket's edge
         self.inside = np.diff(np.append(self.start, self.thresholds.size))  # thresholds inside each bucket
-        decided = (self.inside == 0) & ~self._is_open(self.start)
+        self.beyond = np.zeros(self.thresholds.size + 1, dtype=bool)  # numbers passed that leave the table
+        self.beyond[0], self.beyond[-1] = law.open_below, law.open_above
+        decided = (self.inside == 0) & ~self.beyond[self.start]
         self.guide = np.where(decided, self.first + self.start, UNDECIDED)
 
-    def _is_open(self, passed: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Tell which numbers of thresholds passed leave the outcome beyond the table."""
-        below = (passed == 0) & self.law.open_below
-        above = (passed == self.thresholds.size) & self.law.open_above
-        return np.asarray(below | above)
-
     def sample(self, out: Int64, stream: Keystream) -> None:
-        """Overwrite ``out`` (at most a block) with independent samples."""
+        """Overwrite ``out`` (at most a block) with independent samples.
+
+        The guide decides most of them, 48 more bits the others, and those still undecided are searched one by one.
+        """
         head = stream.words(out.size, 16)
         np.take(self.guide, head, out=out, mode="clip")
         undecided = np.flatnonzero(out == UNDECIDED)
-        if undecided.size:
-            out[undecided] = self._decide(head[undecided], stream)
-
-    def _decide(self, head: NDArray[np.uint16], stream: Keystream) -> Int64:
-        """Decide samples with 48 more bits each, and those still undecided one by one."""
+        if not undecided.size:
+            return
+        head = head[undecided]
         rest = stream.words(head.size) >> np.uint64(16)
         uniform = (head.astype(np.uint64) << np.uint64(48)) | rest
         start = self.start[head]
@@ -134,9 +131,9 @@ class DrawTable:
         passed[several] = np.searchsorted(self.thresholds, uniform[several], side="right")
         tied = (passed > 0) & (self.thresholds[passed - 1] == uniform)
         outcomes = (self.first + passed).astype(np.int64)
-        for i in np.flatnonzero(tied | self._is_open(passed)):
+        for i in np.flatnonzero(tied | self.beyond[passed]):
             outcomes[i] = self.resolve(int(uniform[i]), 64, int(outcomes[i]), stream)
-        return outcomes
+        out[undecided] = outcomes
 
     def resolve(self, uniform: int, bits: int, guess: int, stream: Keystream) -> int:
         """Return the smallest k with U < c_k, where U starts with the given bits and goes on as long as needed."""
@@ -174,6 +171,10 @@ class DrawTable:
         return False if uniform + 1 <= low else None
 
 
+Draw = Callable[[Int64, Keystream], None]
+"""Overwrites a block with independent samples of one law."""
+
+
 @lru_cache(maxsize=64)
 def _laplace_table(epsilon: Fraction) -> DrawTable:
     return DrawTable(Laplace(epsilon))
@@ -205,23 +206,11 @@ def _sample_geometric(out: Int64, epsilon: Fraction, stream: Keystream) -> None:
     out += BASE * higher
 
 
-def _sample_laplace(out: Int64, epsilon: Fraction, stream: Keystream) -> None:
-    """Overwrite ``out`` with discrete Laplace noise of power 1."""
-    if epsilon >= SMALLEST:
-        _laplace_table(epsilon).sample(out, stream)
-        return
+def _sample_difference(draw: Draw, out: Int64, stream: Keystream) -> None:
+    """Overwrite ``out`` with differences of two independent samples of a law."""
     other = np.empty_like(out)
-    _sample_geometric(out, epsilon, stream)
-    _sample_geometric(other, epsilon, stream)
-    out -= other
-
-
-def _sample_fraction(out: Int64, epsilon: Fraction, power: Fraction, stream: Keystream) -> None:
-    """Overwrite ``out`` with noise of a power between 0 and 1."""
-    other = np.empty_like(out)
-    table = _binomial_table(epsilon, power)
-    table.sample(out, stream)
-    table.sample(other, stream)
+    draw(out, stream)
+    draw(other, stream)
     out -= other
 
 
@@ -230,18 +219,21 @@ def fill(out: Int64, noise: DiscreteLaplace, stream: Keystream) -> None:
     if stream.silent:
         out[:] = 0
         return
-    whole, part = divmod(noise.power, 1)
-    samplers: list[Callable[[Int64], None]] = [
-        lambda block: _sample_laplace(block, noise.epsilon, stream),
-    ] * int(whole)
+    epsilon, (whole, part) = noise.epsilon, divmod(noise.power, 1)
+    draws: list[Draw] = []
+    if whole and epsilon >= SMALLEST:
+        draws = [_laplace_table(epsilon).sample] * int(whole)
+    elif whole:
+        by_digits = partial(_sample_difference, lambda block, stream: _sample_geometric(block, epsilon, stream))
+        draws = [by_digits] * int(whole)
     if part:
-        samplers.append(lambda block: _sample_fraction(block, noise.epsilon, Fraction(part), stream))
-    scratch = np.empty(min(BLOCK, out.size) if len(samplers) > 1 else 0, dtype=np.int64)
+        draws.append(partial(_sample_difference, _binomial_table(epsilon, Fraction(part)).sample))
+    scratch = np.empty(min(BLOCK, out.size) if len(draws) > 1 else 0, dtype=np.int64)
     for start in range(0, out.size, BLOCK):
         block = out[start : start + BLOCK]
-        samplers[0](block)
-        for sampler in samplers[1:]:
-            sampler(scratch[: block.size])
+        draws[0](block, stream)
+        for draw in draws[1:]:
+            draw(scratch[: block.size], stream)
             block += scratch[: block.size]
 
 

@@ -213,7 +213,22 @@ def guarantee(
     >>> print(guarantee(DiscreteLaplace(1), Layout(kind="hashed", cells=8)))
     ε = 1 for one occurrence: adding or removing one occurrence of one item changes the probability of anything released by a factor of at most e^1 ≈ 2.72. A person with k occurrences: k times that ε. It holds for the state seen once or for what is released, not for both together.
     """  # noqa: E501
-    parts = _units(noise, layout, account or Account())
+    c, spent = layout.max_contributions, account or Account()
+    if c is None:
+        promise = in_words(noise.epsilon, "one occurrence", "one occurrence of one item")
+        parts = [promise, "A person with k occurrences: k times that ε."]
+    else:
+        change = f"one person, with at most {c} occurrence{'s' if c > 1 else ''} in the call,"
+        promise = in_words(noise.epsilon * c, "one person in one ingestion call", change)
+        parts = [promise, "Replacing one person by another: twice that ε."]
+    if c and spent.calls:
+        total = tidy(spent.calls * c * noise.epsilon)
+        parts.append(f"Ingestion calls: {spent.calls}; a person who is in all of them: ε = {total}.")
+    if c and spent.promised:
+        parts.append(
+            f"In {spent.promised} of them no person column was given, so the limit of {c} is the caller's promise "
+            f"there."
+        )
     if reports:
         parts.append(
             f"Two servers added up {reports} reports, each with a whole noise of its own: this ε holds for every "
@@ -244,26 +259,6 @@ def guarantee(
             f"ε = {noise.actual_epsilon:.3g} per occurrence; it must be merged with the other shares first."
         )
     return " ".join(parts)
-
-
-def _units(noise: DiscreteLaplace, layout: Layout, account: Account) -> list[str]:
-    """The sentences that name ε, the unit it protects, and what that means for a person."""
-    c = layout.max_contributions
-    if c is None:
-        promise = in_words(noise.epsilon, "one occurrence", "one occurrence of one item")
-        return [promise, "A person with k occurrences: k times that ε."]
-    change = f"one person, with at most {c} occurrence{'s' if c > 1 else ''} in the call,"
-    promise = in_words(noise.epsilon * c, "one person in one ingestion call", change)
-    lines = [promise, "Replacing one person by another: twice that ε."]
-    if account.calls:
-        total = tidy(account.calls * c * noise.epsilon)
-        lines.append(f"Ingestion calls: {account.calls}; a person who is in all of them: ε = {total}.")
-    if account.promised:
-        lines.append(
-            f"In {account.promised} of them no person column was given, so the limit of {c} is the caller's promise "
-            f"there."
-        )
-    return lines
 
 
 def in_words(epsilon: Fraction, unit: str, change: str) -> str:
@@ -312,16 +307,20 @@ class Labels:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(field.default, str):
-                _require_text(field.name, value)
-                continue
-            names = (value,) if isinstance(value, str) else tuple(value)
+            value, single = getattr(self, field.name), isinstance(field.default, str)
+            names = (value,) if single or isinstance(value, str) else tuple(value)
             if len(names) > MOST_NAMES:
                 raise InputError(f"{field.name} must be at most {MOST_NAMES:,} names, got {len(names):,}")
             for name in names:
-                _require_text(field.name, name or None)
-            object.__setattr__(self, field.name, names if field.name == "column" else tuple(sorted(set(names))))
+                text = name if single else name or None
+                plain = isinstance(text, str) and text.isprintable() and len(text) <= LONGEST_NAME
+                if not plain or (text and not text.strip()):
+                    raise InputError(
+                        f"{field.name} must be a printable text of at most {LONGEST_NAME} characters, "
+                        f"got {inert(repr(text)[:50])}"
+                    )
+            if not single:
+                object.__setattr__(self, field.name, names if field.name == "column" else tuple(sorted(set(names))))
         if self.created and not _DAY.fullmatch(self.created):
             raise InputError(f"created must be a day such as 2026-01-31, got {self.created!r}")
 
@@ -391,11 +390,3 @@ def fresh_labels(given: Labels | Mapping[str, Any] | None, layout: Layout) -> La
     if (unit == "occurrence") != (layout.max_contributions is None):
         raise InputError(f"unit must be occurrence, or a name where max_contributions is given, got {unit!r}")
     return replace(given, unit=unit, created=datetime.now(UTC).strftime("%Y-%m-%d"))
-
-
-def _require_text(name: str, value: object) -> None:
-    """Refuse what is no name: printable, not blank, not too long."""
-    plain = isinstance(value, str) and value.isprintable() and len(value) <= LONGEST_NAME
-    if not plain or (value and not str(value).strip()):
-        shown = inert(repr(value)[:50])
-        raise InputError(f"{name} must be a printable text of at most {LONGEST_NAME} characters, got {shown}")

@@ -43,7 +43,7 @@ from ..noise import tidy
 from ..noisy import NoisyCounts
 from ..sketches.format import stored_digest
 from ..sketches.inputs import Rows, person_is_item, read_items
-from ..sketches.intake import take_in
+from ..sketches.intake import Intake
 from ..sketches.sketch import Sketch
 from ..text import inert
 
@@ -276,10 +276,8 @@ class GroupedSketch:
 
     def take_in(self, batches: Iterable[Rows], *, persons: bool = False, as_items: bool = False) -> None:
         """Count batches of clean rows in one ingestion call; ``persons``: all of them say who is behind each row."""
-        take_in(
-            list(self._sketches.values()), batches, persons=persons, as_items=as_items, groups=self.groups,
-            drop=self._unknown == "drop",
-        )  # fmt: skip
+        sketches, drop = list(self._sketches.values()), self._unknown == "drop"
+        Intake(sketches, persons=persons, as_items=as_items, groups=self.groups, drop=drop).take_in(batches)
 
     # ── leaving and coming back ───────────────────────────────────────────────────────────────────────────────
 

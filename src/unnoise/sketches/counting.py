@@ -93,18 +93,18 @@ class Located:
         wipe(self.cells if self.owned else None, self.persons)
 
 
+@dataclass(eq=False)
 class Hashed:
     """Rows of a hashed sketch, whose cells are found while they are added.
 
     Pieces added side by side share a ``lock``; ``most`` bounds the threads of this one.
     """
 
-    def __init__(
-        self, rows: Rows, layout: Layout, lock: threading.Lock | None = None, most: int | None = None
-    ) -> None:
-        self._rows, self._layout, self._most = rows, layout, most
-        self._lock = lock or threading.Lock()
-        self._done: set[int] = set()
+    rows: Rows
+    layout: Layout
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    most: int | None = None
+    _done: set[int] = field(default_factory=set, init=False)
 
     def add(self, cells: Int64, stop: threading.Event, sign: int = 1) -> None:
         """Add the rows, up to where ``stop`` is noticed; with sign −1 subtract those that were added."""
@@ -112,14 +112,14 @@ class Hashed:
         def scatter(start: int, hashes: UInt64) -> None:
             if sign < 0 and start not in self._done:
                 return
-            where = cells_of(hashes, self._layout, in_place=True)
-            counts = self._rows.counts
+            where = cells_of(hashes, self.layout, in_place=True)
+            counts = self.rows.counts
             amounts = _ones() if counts is None else counts[start : start + where.size]
-            with self._lock:
+            with self.lock:
                 scatter_add(cells, where, amounts, sign)
                 self._done.add(start)
 
-        each_block(self._rows.columns, self._layout.hash_seed or 0, scatter, self._most, stop)
+        each_block(self.rows.columns, self.layout.hash_seed or 0, scatter, self.most, stop)
 
     def take_back(self, cells: Int64) -> None:
         """Subtract what has been added."""

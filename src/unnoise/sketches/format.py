@@ -65,7 +65,7 @@ LABELS: dict[str, type] = {
     "label": str, "unit": str, "created": str, "site": list, "period": list, "column": list, "report_ids": list,
 }  # fmt: skip
 ACCOUNT: dict[str, tuple[Any, ...]] = {"calls": (int,), "promised": (int,), "as_items": (int, 0)}
-"""The kind of each parameter, and what stands for it where it may be missing."""
+"""The kind of each parameter as it is read, and what stands for it where it may be missing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,27 +176,17 @@ def digest_of_runs(parameters: bytes, digests: list[bytes]) -> str:
 
 def parameters_of(stored: Stored) -> bytes:
     """Return the parameters as canonical JSON (sorted keys, no spaces, UTF-8), if readers would accept them."""
-    layout, account = stored.layout, stored.account
+    layout, noise, labels = stored.layout, stored.noise, stored.labels
     values = {
-        **stored.labels.to_dict(),
-        "account": account.to_dict(),
-        "cells": layout.cells,
-        "domain": layout.domain,
-        "epsilon": str(stored.noise.epsilon),
-        "fingerprint": layout.fingerprint,
-        "guarantee": guarantee(
-            stored.noise, layout, account, len(stored.identities), len(stored.labels.report_ids)
-        ),
-        "hash_seed": layout.hash_seed,
+        **{name: getattr(layout, name) for name in LAYOUT},
+        **{name: getattr(labels, name) for name in LABELS},
+        "account": stored.account.to_dict(),
+        "epsilon": str(noise.epsilon),
+        "guarantee": guarantee(noise, layout, stored.account, len(stored.identities), len(labels.report_ids)),
         "identities": sorted(identity.hex() for identity in stored.identities),
-        "item_types": layout.item_types,
-        "kind": layout.kind,
-        "levels": layout.levels,
-        "max_contributions": layout.max_contributions,
-        "pan_private": layout.pan_private,
-        "power": str(stored.noise.power),
+        "power": str(noise.power),
         "rate": None if layout.rate is None else str(layout.rate),
-        "unit": stored.labels.unit or usual_unit(layout),
+        "unit": labels.unit or usual_unit(layout),
     }
     parameters = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
     if len(parameters) > MOST_PARAMETERS:

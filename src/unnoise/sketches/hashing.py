@@ -99,15 +99,22 @@ def _as_words(words: NDArray[Any]) -> UInt64:
 def _hash_block(words: UInt64, seed: UInt64 | np.uint64, out: UInt64, scratch: UInt64) -> None:
     """Write XXH64 of the words into ``out``; ``out`` may be the same memory as ``seed``, not as ``words``."""
     mixed, spare = scratch[0, : words.size], scratch[1, : words.size]
+
+    def rotate(values: UInt64, by: int) -> None:
+        """Rotate each word left in place."""
+        np.right_shift(values, np.uint64(64 - by), out=spare)
+        np.left_shift(values, np.uint64(by), out=values)
+        np.bitwise_or(values, spare, out=values)
+
     np.multiply(words, P2, out=mixed)
-    _rotate(mixed, 31, spare)
+    rotate(mixed, 31)
     np.multiply(mixed, P1, out=mixed)
     if isinstance(seed, np.ndarray):
         np.add(seed, np.uint64(PRIMES[4] + 8), out=out)
         np.bitwise_xor(out, mixed, out=out)
     else:
         np.bitwise_xor(mixed, np.uint64((int(seed) + PRIMES[4] + 8) & MASK), out=out)
-    _rotate(out, 27, spare)
+    rotate(out, 27)
     np.multiply(out, P1, out=out)
     np.add(out, P4, out=out)
     for shift, factor in ((33, P2), (29, P3), (32, None)):
@@ -115,13 +122,6 @@ def _hash_block(words: UInt64, seed: UInt64 | np.uint64, out: UInt64, scratch: U
         np.bitwise_xor(out, spare, out=out)
         if factor is not None:
             np.multiply(out, factor, out=out)
-
-
-def _rotate(values: UInt64, by: int, spare: UInt64) -> None:
-    """Rotate each word left in place."""
-    np.right_shift(values, np.uint64(64 - by), out=spare)
-    np.left_shift(values, np.uint64(by), out=values)
-    np.bitwise_or(values, spare, out=values)
 
 
 def unhash_words(hashes: Sequence[int] | UInt64, seed: int = 0) -> UInt64:
@@ -214,42 +214,35 @@ def each_block(
     size = len(columns[0])
     workers = max(1, min(most or os.cpu_count() or 1, size // LEAST))
     length = max(1, min(BLOCK, -(-size // workers)))
-    shares = [range(i * length, size, workers * length) for i in range(workers)]
     stop = stop or threading.Event()
+
+    def work(starts: range) -> None:
+        """Hash the blocks that begin at ``starts``; the memory used is wiped afterwards."""
+        memory: UInt64 | None = getattr(_kept, "memory", None)
+        if memory is None or memory.shape[1] < length:
+            memory = _kept.memory = np.empty((4, length), dtype=np.uint64)
+        try:
+            for start in starts:
+                if stop.is_set():
+                    return
+                end = min(start + length, size)
+                key, h = memory[2, : end - start], memory[3, : end - start]
+                for i, column in enumerate(columns):
+                    if isinstance(column, np.ndarray):
+                        keys = key
+                        _hash_block(_as_words(column[start:end]), np.uint64(0), keys, memory)
+                    else:
+                        keys = string_keys(column.slice(start, end - start))
+                    _hash_block(keys, h if i else np.uint64(hash_seed & MASK), h, memory)
+                consume(start, h)
+        finally:
+            wipe(memory[:, :length])
+
+    shares = [range(i * length, size, workers * length) for i in range(workers)]
     if workers == 1:
-        _hash_range(columns, hash_seed, shares[0], length, consume, stop)
-        return
-    all_of([partial(_hash_range, columns, hash_seed, share, length, consume, stop) for share in shares], stop)
-
-
-def _hash_range(
-    columns: Sequence[Column],
-    hash_seed: int,
-    starts: range,
-    length: int,
-    consume: Callable[[int, UInt64], None],
-    stop: threading.Event,
-) -> None:
-    """Hash the blocks of ``length`` items that begin at ``starts``; the memory used is wiped afterwards."""
-    memory: UInt64 | None = getattr(_kept, "memory", None)
-    if memory is None or memory.shape[1] < length:
-        memory = _kept.memory = np.empty((4, length), dtype=np.uint64)
-    try:
-        for start in starts:
-            if stop.is_set():
-                return
-            end = min(start + length, len(columns[0]))
-            key, h = memory[2, : end - start], memory[3, : end - start]
-            for i, column in enumerate(columns):
-                if isinstance(column, np.ndarray):
-                    keys = key
-                    _hash_block(_as_words(column[start:end]), np.uint64(0), keys, memory)
-                else:
-                    keys = string_keys(column.slice(start, end - start))
-                _hash_block(keys, h if i else np.uint64(hash_seed & MASK), h, memory)
-            consume(start, h)
-    finally:
-        wipe(memory[:, :length])
+        work(shares[0])
+    else:
+        all_of([partial(work, share) for share in shares], stop)
 
 
 def level_of(hashes: UInt64, levels: int) -> Int64:

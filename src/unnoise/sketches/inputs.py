@@ -285,19 +285,19 @@ def is_column(values: Any) -> bool:
 
 def from_any(values: Any, name: str) -> list[Raw]:
     """Return a column (or, from a list of tuples, several), whatever library it comes from."""
-    library = _library(values)
     if isinstance(values, np.ndarray):
         return _from_numpy(values, name)
+    if isinstance(values, range):
+        return _from_numpy(np.arange(values.start, values.stop, values.step, dtype=np.int64), name)
+    if isinstance(values, Sequence) and not isinstance(values, str | bytes):
+        return _from_list(list(values), name)
+    library = _library(values)
     if library == "polars.Series":
         return [_from_polars(values, name)]
     if library.startswith("pandas."):
         return [_from_pandas(values, name)]
     if library == "pyarrow.ChunkedArray" or hasattr(values, "__arrow_c_array__"):
         return [_from_arrow(values, name)]
-    if isinstance(values, range):
-        return _from_numpy(np.arange(values.start, values.stop, values.step, dtype=np.int64), name)
-    if isinstance(values, Sequence) and not isinstance(values, str | bytes):
-        return _from_list(list(values), name)
     raise InputError(f"{_allowed(name)}, got {type(values).__name__}")
 
 

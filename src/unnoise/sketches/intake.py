@@ -41,7 +41,7 @@ from .persons import MOST, PersonCodes, bounded, limit_contributions
 if TYPE_CHECKING:
     from .sketch import Sketch
 
-__all__ = ["COUNTED", "STAGE", "take_in"]
+__all__ = ["COUNTED", "STAGE", "Intake"]
 
 STAGE = 1 << 18
 """Rows of a stream that are held back; also how many are divided among groups at a time."""
@@ -54,40 +54,26 @@ Parts = list[tuple[int, Piece]]
 """Pieces with the number of the sketch they belong to."""
 
 
-def take_in(
-    sketches: Sequence[Sketch],
-    batches: Iterable[Rows],
-    *,
-    persons: bool = False,
-    as_items: bool = False,
-    groups: Sequence[str] | None = None,
-    drop: bool = False,
-) -> None:
-    """Count batches in one ingestion call, all or nothing.
+class Intake:
+    """One ingestion call.
 
     Parameters
     ----------
     sketches : one, or those of ``groups``, all of the same make
-    batches : clean rows, with a group each where there are groups
     persons : every batch says who is behind its rows, and what one person adds is limited over all of them
     as_items : the person is the item; said by the form of the call, never by its rows
     groups : the declared groups, in the order of the sketches
     drop : leave rows of other groups out instead of refusing them
     """
-    intake = _Intake(sketches, persons, as_items, groups, drop)
-    try:
-        intake.run(iter(batches))
-    except BaseException as error:
-        if intake.counted:
-            error.add_note(COUNTED)
-        raise
-
-
-class _Intake:
-    """One ingestion call."""
 
     def __init__(
-        self, sketches: Sequence[Sketch], persons: bool, as_items: bool, groups: Sequence[str] | None, drop: bool
+        self,
+        sketches: Sequence[Sketch],
+        *,
+        persons: bool = False,
+        as_items: bool = False,
+        groups: Sequence[str] | None = None,
+        drop: bool = False,
     ) -> None:
         self.sketches, self.first, self.groups, self.drop = sketches, sketches[0], groups, drop
         self.layout, self.types, self.stated = self.first._layout, self.first._types, False
@@ -102,24 +88,32 @@ class _Intake:
         if persons:
             check_integer("max_contributions", self.layout.max_contributions, 1, MOST)
 
-    def run(self, batches: Iterator[Rows]) -> None:
-        """Hold back all batches and count them; or begin to count where that is too much."""
+    def take_in(self, batches: Iterable[Rows]) -> None:
+        """Hold back all batches, clean rows with a group each where there are groups, and count them, all or nothing.
+
+        Where that is too much, begin to count.
+        """
         held: list[Rows] = []
         parts: Parts = []
         size = 0
-        batches = self.checked(batches)
-        for rows in batches:
-            size += rows.size
+        try:
+            batches = self.checked(batches)
+            for rows in batches:
+                size += rows.size
+                if self.direct:
+                    held.append(rows)
+                else:
+                    parts += self.locate(rows)
+                if size > STAGE and size > rows.size and self.codes is None:
+                    self.run_long(chain(_emptying(held), batches), parts)
+                    return
             if self.direct:
-                held.append(rows)
-            else:
-                parts += self.locate(rows)
-            if size > STAGE and size > rows.size and self.codes is None:
-                self.run_long(chain(_emptying(held), batches), parts)
-                return
-        if self.direct:
-            parts = [(0, Hashed(rows, self.layout)) for rows in held if rows.size]
-        self.commit(parts if self.codes is None else self.limited(parts))
+                parts = [(0, Hashed(rows, self.layout)) for rows in held if rows.size]
+            self.commit(parts if self.codes is None else self.limited(parts))
+        except BaseException as error:
+            if self.counted:
+                error.add_note(COUNTED)
+            raise
 
     def checked(self, batches: Iterable[Rows]) -> Iterator[Rows]:
         """Yield batches of the same types as those before, with bounded counts."""

@@ -43,7 +43,7 @@ from .cells import Held
 from .domain import Domain, Finder, finder_for, read_domain, sampled_cells
 from .format import Stored, parameters_of, read_sketch, write_sketch
 from .inputs import Rows, person_is_item, read_items
-from .intake import take_in
+from .intake import Intake
 
 __all__ = ["Sketch", "noise_shares"]
 
@@ -321,7 +321,8 @@ begin_epoch() first, which draws fresh noise
         refuses everything from then on. A count beyond ±2^53 counts as ±2^53.
         """
         as_items = person is not None and person_is_item(items, person)
-        take_in([self], read_items(items, counts, person), persons=person is not None, as_items=as_items)
+        batches = read_items(items, counts, person)
+        Intake([self], persons=person is not None, as_items=as_items).take_in(batches)
 
     def take_in(self, batches: Iterable[Rows], *, persons: bool = False, as_items: bool = False) -> None:
         """Count batches of clean rows in one ingestion call.
@@ -329,7 +330,7 @@ begin_epoch() first, which draws fresh noise
         persons : all of them say who is behind each row
         as_items : and that is the item itself, so that a limit per person is one of the item's count
         """
-        take_in([self], batches, persons=persons, as_items=as_items)
+        Intake([self], persons=persons, as_items=as_items).take_in(batches)
 
     def _finding(self) -> Finder:
         """Return what finds the cells of items."""
