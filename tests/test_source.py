@@ -165,7 +165,7 @@ def test_every_wanted_column_and_dropped_rows(tmp_path):
     assert batch.counts.to_list() == [2, -4]
     assert batch.person.to_list() == ["ann", "dan"]
     assert batch.group.to_list() == ["A", "B"]
-    assert (batch.rows, batch.dropped) == (5, 3)
+    assert (batch.rows, batch.items.height) == (5, 2)
 
 
 def test_globs_and_several_files(tmp_path):

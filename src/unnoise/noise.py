@@ -48,10 +48,12 @@ def exact_positive(name: str, value: Any) -> Fraction:
     try:
         if isinstance(value, Rational):  # NumPy's integers too, and fractions of them: 64 bits would not do later
             fraction = Fraction(int(value.numerator), int(value.denominator))
-        elif isinstance(value, float | np.floating | Decimal):
-            fraction = _of_text(str(value))
-        elif isinstance(value, str):
-            fraction = _of_text(value.replace(" ", ""))
+        elif isinstance(value, float | np.floating | Decimal | str):
+            text = str(value).replace(" ", "")
+            mantissa, _, exponent = text.lower().partition("e")
+            if len(mantissa) > MOST_DIGITS or (exponent and abs(int(exponent)) > MOST_DIGITS):
+                raise ValueError(f"more than {MOST_DIGITS} digits, which alone would fill the memory")
+            fraction = Fraction(text)
         else:
             raise InputError(f"{name} must be a number, got {value!r}")
     except (ValueError, OverflowError, ZeroDivisionError) as error:
@@ -61,14 +63,6 @@ def exact_positive(name: str, value: Any) -> Fraction:
     if fraction <= 0:
         raise InputError(f"{name} must be > 0, got {_short(value)}")
     return fraction
-
-
-def _of_text(text: str) -> Fraction:
-    """Return the rational a text stands for, refusing those whose digits alone would fill the memory."""
-    mantissa, _, exponent = text.lower().partition("e")
-    if len(mantissa) > MOST_DIGITS or (exponent and abs(int(exponent)) > MOST_DIGITS):
-        raise ValueError(f"more than {MOST_DIGITS} digits")
-    return Fraction(text)
 
 
 MOST_DIGITS = 400

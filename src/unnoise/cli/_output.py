@@ -67,8 +67,9 @@ def _cell(question: Question, estimate: Estimate) -> tuple[str, str]:
 
 
 def _print_one(sheet: Sheet, console: Console) -> None:
+    """Print sentence, answers and the table of frequencies, whose bars are drawn in eighths of a character."""
     from ..answers.questions import mark
-    from ..answers.render import first_sentence, rich_table, sensible, subtitle
+    from ..answers.render import first_sentence, ranges_of, rich_table, sensible, span, subtitle
 
     noun = sheet.asked.noun
     before, value, between, after, note = first_sentence(sheet)
@@ -82,15 +83,7 @@ def _print_one(sheet: Sheet, console: Console) -> None:
         table.add_row(inert_markup(label), f"[bold]{value}[/bold]", f"{low} – {high}", f"[yellow]{note}[/yellow]")
     console.print(table)
     console.print()
-    console.print(_entries(sheet))
-    console.print(f"\n{subtitle(sheet.profile)}", style="dim", markup=False)
-
-
-def _entries(sheet: Sheet) -> Any:
-    """Return the table of frequencies; its bars are drawn in eighths of a character."""
-    from ..answers.render import ranges_of, rich_table, sensible, span
-
-    table = rich_table("times", inert_markup(sheet.asked.noun.many), "95 % interval", "", left=("",))
+    table = rich_table("times", inert_markup(noun.many), "95 % interval", "", left=("",))
     ranges = ranges_of(sheet)
     top = max(1.0, *(estimate.value for _, _, estimate in ranges))
     for first, last, estimate in ranges[:ENTRIES]:
@@ -98,7 +91,8 @@ def _entries(sheet: Sheet) -> Any:
         eighths = round(max(estimate.value / top, 0) * BAR * 8)
         bar = "█" * (eighths // 8) + EIGHTHS[eighths % 8]
         table.add_row(span(first, last), f"[bold]{value}[/bold]", f"{low} – {high}", f"[cyan]{bar}[/cyan]")
-    return table
+    console.print(table)
+    console.print(f"\n{subtitle(sheet.profile)}", style="dim", markup=False)
 
 
 def _grouped(sheet: Sheet) -> list[Question]:
@@ -185,25 +179,20 @@ def check_output(
     """Refuse an output that is an input, exists already, or cannot be written; a set of groups is a folder."""
     if output is None or output == "-":
         return
+    from ..reading.formats import expand
+
     path = Path(output)
-    if any(_same(path, name) for name in inputs if name not in (None, "-")):
-        raise InputError(f"{output} is read here and must not be written to; give --output another name")
+    for name in inputs if path.exists() else ():
+        if name is None or name == "-":
+            continue
+        wild = not os.path.exists(name) and any(sign in name for sign in "*?[")
+        places = expand(name) if wild else [Path(name)]
+        if any(os.path.exists(place) and os.path.samefile(path, place) for place in places):
+            raise InputError(f"{output} is read here and must not be written to; give --output another name")
     if not (folder and path.is_dir()):
         require_writable(path)
     if os.path.lexists(path) and not force:
         raise InputError(f"{output} exists already and may have cost ε; --force replaces it")
-
-
-def _same(path: Path, name: str | None) -> bool:
-    from ..reading.formats import expand
-
-    if name is None or not path.exists():
-        return False
-    if os.path.exists(name):
-        return os.path.samefile(path, name)
-    if not any(sign in name for sign in "*?["):
-        return False
-    return any(isinstance(found, Path) and os.path.samefile(path, found) for found in expand(name))
 
 
 def check_answers(showing: Showing, inputs: Iterable[str | None]) -> None:

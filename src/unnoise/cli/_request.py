@@ -123,11 +123,6 @@ class Counting(Data):
         """Whether the person is the item, and the model one in which that needs no limit."""
         return False
 
-    @property
-    def labels(self) -> dict[str, str]:
-        """What is said about the sketch."""
-        return {}
-
     def check(self) -> None:
         """Refuse combinations that make no sense, before anything is read."""
         exact_positive("epsilon", self.epsilon)
@@ -162,12 +157,6 @@ class Sketching(Counting):
     period: Annotated[
         str | None, typer.Option("--period", metavar="TEXT", rich_help_panel=opt.SKETCH, help="Which time it covers.")
     ] = None
-
-    @property
-    def labels(self) -> dict[str, str]:
-        """What the file says about itself, as far as it was given."""
-        given = {"label": self.label, "site": self.site, "period": self.period}
-        return {name: text for name, text in given.items() if text is not None}
 
 
 @dataclass(frozen=True, kw_only=True)

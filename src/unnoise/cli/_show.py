@@ -128,7 +128,7 @@ def with_progress(batches: Iterable[Batch], total: int | None, label: str) -> It
     with _line(label, columns, total) as line:
         for batch in batches:
             yield batch
-            dropped += batch.dropped
+            dropped += batch.rows - batch.items.height
             line.bar.advance(line.task, batch.rows)
     if dropped:
         note(f"unnoise: {dropped:,} rows were left out because a column was empty (shown here only, kept nowhere)")

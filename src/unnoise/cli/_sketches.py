@@ -42,7 +42,9 @@ CELLS = "2^20"
 """Cells of a hashed sketch where nobody says how many."""
 
 
-def sketch_data(request: Counting, *, answers: bool = False) -> Sketch | GroupedSketch:
+def sketch_data(
+    request: Counting, labels: Mapping[str, str | None] | None = None, *, answers: bool = False
+) -> Sketch | GroupedSketch:
     """Make the sketch that was asked for and count all data in it; for ``answers``, prepare those meanwhile."""
     from ..reading.groups import GroupedSketch
     from ..reading.source import feed
@@ -53,15 +55,16 @@ def sketch_data(request: Counting, *, answers: bool = False) -> Sketch | Grouped
     # a stream tells its types only with its first rows; groups need them before, so that empty ones look the same
     late = source.stream is not None and source.kind.typed and request.groups is None
     types = None if late else source.item_types(wanted)
-    domain = _domain(request, wanted, typed=source.kind.typed)
+    domain = None if request.domain is None else _domain(request.domain, request, wanted, typed=source.kind.typed)
+    said = {name: text for name, text in (labels or {}).items() if text is not None}
+    about = {**said, "column": [inert(column)[:LONGEST_NAME] for column in wanted.columns]}
     with saying("counting"), _answers_imported() if answers else nullcontext():
         if request.groups is None:
-            target = _new_sketch(request, types, domain, wanted.columns)
+            target = _new_sketch(request, types, domain, about)
         else:
             target = GroupedSketch(
-                as_names(request.groups), lambda: _new_sketch(request, types, domain, wanted.columns),
-                unknown=request.unknown,
-            )  # fmt: skip
+                as_names(request.groups), lambda: _new_sketch(request, types, domain, about), unknown=request.unknown
+            )
         batches = with_progress(source.batches(wanted), source.rows(), "reading")
         feed(target, batches, persons=request.person is not None, as_items=wanted.person_is_item)
     return target
@@ -85,12 +88,11 @@ def _source(request: Counting) -> tuple[Source, Wanted]:
 
 
 def _new_sketch(
-    request: Counting, types: tuple[str, ...] | None, domain: Any, columns: tuple[str, ...]
+    request: Counting, types: tuple[str, ...] | None, domain: Any, labels: Mapping[str, Any]
 ) -> Sketch:
     from ..sketches.sketch import Sketch
 
     epsilon = exact_positive("epsilon", request.epsilon)
-    labels = {**request.labels, "column": [inert(column)[:LONGEST_NAME] for column in columns]}
     person: dict[str, Any] = {
         "max_contributions": request.max_contributions, "pan_private": request.pan_private, "labels": labels,
     }  # fmt: skip
@@ -107,31 +109,24 @@ def _new_sketch(
     )  # fmt: skip
 
 
-def _domain(request: Counting, wanted: Wanted, *, typed: bool) -> Any:
-    """Return the declared items as columns, or None where they are the integers 0…N−1 or not declared."""
-    if request.domain is None:
-        return None
-    size = _domain_size(request.domain)
-    if size is not None:
+def _domain(declared: str, request: Counting, wanted: Wanted, *, typed: bool) -> Any:
+    """Return the declared items as columns, or how many there are where they are the integers 0…N−1."""
+    digits = declared.replace("_", "").replace(",", "")
+    if digits.isdigit():
         if not request.integers and not typed:
-            raise InputError(f"--domain {request.domain} means the integers below it: add --int to read integers")
-        return size
+            raise InputError(f"--domain {declared} means the integers below it: add --int to read integers")
+        return int(digits)
     from ..reading.source import Wanted, open_source
 
-    source = open_source([request.domain], header=not request.no_header)
+    source = open_source([declared], header=not request.no_header)
     columns = (source.kind.item,) if source.kind.item else wanted.columns
     batches: list[Batch] = list(source.batches(Wanted(columns=columns, integers=request.integers)))
     import polars as pl
 
     if not any(batch.items.height for batch in batches):
-        raise InputError(f"{request.domain}: a domain must hold at least one item, got none")
+        raise InputError(f"{declared}: a domain must hold at least one item, got none")
     table = pl.concat([batch.items for batch in batches]).unique(maintain_order=True)
     return table[columns[0]] if len(columns) == 1 else table
-
-
-def _domain_size(text: str) -> int | None:
-    digits = text.replace("_", "").replace(",", "")
-    return int(digits) if digits.isdigit() else None
 
 
 @contextmanager

@@ -81,7 +81,7 @@ def sketch(request: Sketching) -> None:
         check_stream(grouped=grouped)
     check_output(request.output, [*request.inputs, request.domain], force=request.force, folder=grouped)
     charge = open_charge(request, "sketch")
-    target = sketch_data(request)
+    target = sketch_data(request, {"label": request.label, "site": request.site, "period": request.period})
     charge.write()
     save_sketch(target, request.output)
     if request.output != "-":

@@ -214,15 +214,18 @@ def expand(name: str) -> list[Location]:
     scheme, sign, _ = name.partition("://")
     if sign and scheme.isalnum() and len(scheme) > 1:  # s3://…, https://… and their like
         return [name]
-    if os.path.isfile(name):
-        return [_named(name)]
+    found = [name] if os.path.isfile(name) else []
     if os.path.isdir(name):
         raise InputError(f"{name} is a folder; give the files in it, for example '{name.rstrip('/')}/*.parquet'")
-    if any(sign in name for sign in "*?["):
+    if not found and any(sign in name for sign in "*?["):
         found = sorted(path for path in glob.glob(name, recursive=True) if os.path.isfile(path))
         if not found:
             raise InputError(f"{name}: no file matches")
-        return [_named(path) for path in found]
+    for path in found:
+        if path.encode(errors="ignore").decode() != path:  # polars opens no other
+            raise InputError(f"{path!r}: a file's name must be UTF-8, got other bytes; rename it, or send it by a pipe")
+    if found:
+        return [Path(path) for path in found]
     if os.path.exists(name):
         raise InputError(f"{name} is a pipe or device; send it to standard input and give - in its place")
     if os.path.islink(name):
@@ -231,13 +234,6 @@ def expand(name: str) -> list[Location]:
     near = difflib.get_close_matches(os.path.basename(name), os.listdir(folder), 1) if os.path.isdir(folder) else []
     hint = f"; did you mean {os.path.join(os.path.dirname(name), near[0])}?" if near else ""
     raise InputError(f"{name}: no such file{hint}")
-
-
-def _named(path: str) -> Path:
-    """Return the path of a file, refusing names that are not UTF-8: polars opens no other."""
-    if path.encode(errors="ignore").decode() != path:
-        raise InputError(f"{path!r}: a file's name must be UTF-8, got other bytes; rename it, or send it by a pipe")
-    return Path(path)
 
 
 def require_once(places: Sequence[Location]) -> None:

@@ -105,11 +105,6 @@ class Batch:
     group: pl.Series | None
     rows: int
 
-    @property
-    def dropped(self) -> int:
-        """Rows left out because a wanted column was null."""
-        return self.rows - self.items.height
-
     def clean(self) -> Rows:
         """Return the rows as sketches take them: types and nulls are settled already."""
         import polars as pl
@@ -216,10 +211,12 @@ class Source:
 
     def batches(self, wanted: Wanted, chunk: int | None = None) -> Iterator[Batch]:
         """Yield the rows in batches of at most ``chunk``: where nobody says so, fewer of text than of integers."""
-        slim = self.kind.typed and self.stream is None and set(self.item_types(wanted)) == {"int"}
+        stated = self.kind.typed and self.stream is None
+        slim = stated and set(self.item_types(wanted)) == {"int"}
         chunk = chunk or (CHUNK if slim and wanted.person is None and wanted.group is None else CHUNK // 2)
         for where in self.wheres:
-            self._require_types(where, wanted)
+            if stated:
+                self._require_types(where, wanted)
             offset = 0
             for frame in self.frames(where, wanted, chunk):
                 yield self._batch(frame, wanted, where, offset)
@@ -227,8 +224,6 @@ class Source:
 
     def _require_types(self, where: Location | None, wanted: Wanted) -> None:
         """Refuse columns of a wrong type by what the file says of them: a row must not be what tells."""
-        if not self.kind.typed or self.stream is not None:
-            return
         import polars as pl
 
         with _readable(self, where):
@@ -238,32 +233,24 @@ class Source:
 
     def frames(self, where: Location | None, wanted: Wanted, chunk: int) -> Iterator[pl.DataFrame]:
         """Yield the wanted columns of one file as they are, at most ``chunk`` rows at a time."""
+        label, names, kind = self._label(where), wanted.names, self.kind
         with _readable(self, where):
-            for frame in self._raw(where, wanted, chunk):
+            if kind.query is not None:
+                result = kind.query(Path(str(where)), self.sql)
+                require_columns(label, names, list(result.types))
+                found = result.frames(names, chunk)
+            elif self.format != "sql" and (where is None or kind.scan is None or compression_of(where) == "bz2"):
+                found = self._stream(where, wanted)  # bytes: what polars cannot scan
+            elif self.headless and isinstance(where, Path) and _is_void(where):
+                return  # nothing to read, and no mistake
+            else:
+                lazy = self._lazy(where, wanted)
+                require_columns(label, names, lazy.collect_schema().names())
+                found = collect_batches(lazy.select(names), chunk, whole_rows=not kind.typed)
+                texts = uuid_columns(where, self.format, names) if kind.typed else []
+                found = (frame.with_columns(map(uuid_text, texts)) for frame in found) if texts else found
+            for frame in found:
                 yield from frame.iter_slices(chunk) if frame.height > chunk else (frame,)
-
-    def _raw(self, where: Location | None, wanted: Wanted, chunk: int) -> Iterator[pl.DataFrame]:
-        label, names = self._label(where), wanted.names
-        kind, query = self.kind, self.format == "sql"
-        if kind.query is not None:
-            result = kind.query(Path(str(where)), self.sql)
-            require_columns(label, names, list(result.types))
-            yield from result.frames(names, chunk)
-        elif not query and (where is None or kind.scan is None or compression_of(where) == "bz2"):
-            yield from self._stream(where, wanted)  # bytes: what polars cannot scan
-        elif not self._is_void(where):
-            lazy = self._lazy(where, wanted)
-            require_columns(label, names, lazy.collect_schema().names())
-            texts = uuid_columns(where, self.format, names)
-            found = collect_batches(lazy.select(names), chunk, whole_rows=not self.kind.typed)
-            yield from (frame.with_columns(map(uuid_text, texts)) for frame in found) if texts else found
-
-    def _is_void(self, where: Location | None) -> bool:
-        """Whether this is a file without rows in a format that has no header: nothing to read, and no mistake."""
-        if not self.headless or not isinstance(where, Path):
-            return False
-        with open_bytes(where) as stream:
-            return not stream.read(1 << 16).strip()
 
     def _stream(self, where: Location | None, wanted: Wanted) -> Iterator[pl.DataFrame]:
         format, label = FORMATS[self.format], self._label(where)
@@ -282,10 +269,16 @@ class Source:
         """Return the lazy table of one file, or of the query over all of them."""
         import polars as pl
 
-        names = None if wanted is None else wanted.names
+        tables = []
+        for place in self.places if where is None else (where,):
+            scan = FORMATS[self._queried(place) if where is None else self.format].scan
+            if scan is None or compression_of(place) == "bz2":
+                raise InputError(
+                    f"{place}: a file of this kind cannot be queried; leave out --sql or decompress it first"
+                )
+            tables.append(scan(place, self.dialect, None if wanted is None or where is None else wanted.names))
         if where is not None:
-            return self._table(where, self.format, names)
-        tables = [self._table(place, self._queried(place), None) for place in self.places]
+            return tables[0]
         with pl.SQLContext({"data": pl.concat(tables)}) as context:
             assert self.sql is not None
             return context.execute(self.sql, eager=False)
@@ -299,12 +292,6 @@ class Source:
                 f"write it as Parquet or CSV with a header first"
             )
         return name
-
-    def _table(self, where: Location, name: str, names: Sequence[str] | None) -> pl.LazyFrame:
-        scan = FORMATS[name].scan
-        if scan is None or compression_of(where) == "bz2":
-            raise InputError(f"{where}: a file of this kind cannot be queried; leave out --sql or decompress it first")
-        return scan(where, self.dialect, names)
 
     def _label(self, where: Location | None) -> str:
         return self.name if where is None else str(where)
@@ -397,6 +384,12 @@ def _standard_input(
     if FORMATS[kind].stream is None:
         raise InputError(f"{kind} cannot be read from standard input; write it to a file first")
     return Source("standard input", kind, (), dialect, None, stream or sys.stdin.buffer)
+
+
+def _is_void(where: Path) -> bool:
+    """Whether there is nothing in a file."""
+    with open_bytes(where) as stream:
+        return not stream.read(1 << 16).strip()
 
 
 @contextmanager
