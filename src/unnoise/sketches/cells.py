@@ -144,7 +144,7 @@ class FileCells:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         self.size, self.name, self.verified = size, name, False
-        self._agrees: Callable[[list[bytes]], bool] | None = agrees
+        self.agrees: Callable[[list[bytes]], bool] | None = agrees
         self._handle, self._start = os.dup(handle), start
         self._key = AESGCM(system_stream().words(4).tobytes())
         self.seen = Seen()
@@ -158,7 +158,7 @@ class FileCells:
     def read(self, piece: slice, out: Int64) -> Int64:
         """Return a piece (a whole one, from a multiple of ``PIECE``) in own memory, exactly as it was verified.
 
-        Until then: as it is now, to be verified by :meth:`finish`; the pieces of a run must come in order.
+        Until then: as it is now, to be verified at the end of :func:`one_pass`; the pieces of a run must come in order.
         """
         cells, seen = out[: piece.stop - piece.start], self.seen
         raw = cells.view(np.uint8).data
@@ -186,15 +186,6 @@ class FileCells:
 
         with one_pass([self]):
             each_run(self.size, work)
-
-    def finish(self) -> None:
-        """Refuse the file unless the digest of all that was read is the one it carries."""
-        assert self._agrees is not None, "a file is verified once"
-        assert len(self.seen.bounds) == -(-self.size // PIECE), "a pass reads every piece"
-        if not self._agrees([self.seen.runs[run].digest() for run in range(-(-self.size // RUN))]):
-            raise FormatError(f"{self.name} is not a valid sketch file: its digest does not match: corrupt")
-        if self.seen.again:
-            self.verified, self.seen.runs, self._agrees = True, {}, None
 
     def keep(self) -> bool:
         """Ask whether this file may stay open."""
@@ -230,7 +221,12 @@ def one_pass(parts: Sequence[Int64 | FileCells], *, again: bool = True) -> Itera
             part.seen = Seen(again)  # nothing of a pass that did not end
         yield
         for part in pending:
-            part.finish()
+            assert part.agrees is not None, "a file is verified once"
+            assert len(part.seen.bounds) == -(-part.size // PIECE), "a pass reads every piece"
+            if not part.agrees([part.seen.runs[run].digest() for run in range(-(-part.size // RUN))]):
+                raise FormatError(f"{part.name} is not a valid sketch file: its digest does not match: corrupt")
+            if again:
+                part.verified, part.seen.runs, part.agrees = True, {}, None
 
 
 def add_up(parts: Sequence[Int64 | FileCells], piece: slice, out: Int64, spare: Int64) -> Int64:

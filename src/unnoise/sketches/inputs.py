@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import chain, islice
 from typing import Any
 from uuid import UUID
@@ -217,13 +218,20 @@ def _clean(raw: list[Raw], beside: dict[str, list[Raw]]) -> Rows:
     stated = all(column.stated for column in raw)
     if any(column.type is None for column in everything):  # a column of nothing but nulls drops every row
         return Rows((), types, stated)
-    valid: NDArray[np.bool_] | None = None
-    for column in everything:
-        if column.valid is not None:
-            valid = column.valid if valid is None else valid & column.valid
-    kept = {role: tuple(column.keep(valid) for column in columns) for role, columns in beside.items()}
+    masks = [column.valid for column in everything if column.valid is not None]
+    valid = reduce(np.logical_and, masks) if masks else None
+
+    def whole(column: Raw) -> Any:
+        """Return the values of the rows without nulls."""
+        if valid is None:
+            return column.values
+        if isinstance(column.values, np.ndarray):
+            return column.values[valid]
+        return as_series(column.values).filter(valid)
+
+    kept = {role: tuple(map(whole, columns)) for role, columns in beside.items()}
     return Rows(
-        tuple(column.keep(valid) for column in raw),
+        tuple(map(whole, raw)),
         types,
         stated,
         counts=kept["counts"][0] if counts else None,
@@ -249,14 +257,6 @@ class Raw:
     type: str | None
     valid: NDArray[np.bool_] | None = None
     stated: bool = True
-
-    def keep(self, valid: NDArray[np.bool_] | None) -> Any:
-        """Return the values of the rows to keep."""
-        if valid is None:
-            return self.values
-        if isinstance(self.values, np.ndarray):
-            return self.values[valid]
-        return as_series(self.values).filter(valid)
 
     def describe(self) -> str:
         """Name the type, for messages."""
