@@ -49,11 +49,11 @@ def chains(numbers: range, seed: int, served: bool = False) -> dict[str, Any]:
 
 def telling_how_many() -> Iterator[None]:
     """Tell on standard error how many rows were left out, as an earlier version did."""
-    from unnoise.cli import _show
+    from unnoise.cli import _output
 
-    real, _show.note = _show.note, lambda text, always=False: real(text, always=True)
+    real, _output.note = _output.note, lambda text, always=False: real(text, always=True)
     yield
-    _show.note = real
+    _output.note = real
 
 
 def refusing_huge_counts() -> Iterator[None]:

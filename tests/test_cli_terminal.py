@@ -127,7 +127,7 @@ def test_what_is_written_is_utf_8_whatever_the_locale(words):
 def test_answers_and_pages_that_take_long_say_so(words):
     """Everything over a second has a line of its own, the direct model's answers and the writing of pages included."""
     slow = f"""import sys, time
-import unnoise.cli._show as show
+import unnoise.cli._output as show
 import unnoise.answers.questions as questions, unnoise.answers.export as export, unnoise.api as api
 show.PATIENCE = 0.2
 def late(module, name):

@@ -1,23 +1,28 @@
-"""Where results go: into files, or as tables and JSON to a terminal or a pipe.
+"""Where results go: into files, or as tables and JSON to a terminal or a pipe; progress and notes beside them.
 
 What may be written where is settled before anything is read or any ε is spent. An output that exists may have cost ε,
 so it is replaced only with ``--force``; a file that is read is never written to. A terminal shows one profile with its
-entries, or a row for each group that is never cut.
+entries, or a row for each group that is never cut. Progress, notes and spinners go to standard error, on terminals
+only.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import sys
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from threading import Lock, Timer
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import InputError
 from ..guard import require_writable, write_whole
-from ..text import inert_markup
+from ..text import inert, inert_json, inert_markup
 from ._app import in_options
-from ._show import print_json, screen
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,9 +31,83 @@ if TYPE_CHECKING:
     from ..answers.export import Document
     from ..answers.profile import Profile
     from ..answers.questions import Question, Sheet
+    from ..reading.source import Batch
     from ._request import Showing
 
-__all__ = ["check_answers", "check_output", "print_sheets", "show_profiles", "write_document"]
+__all__ = [
+    "check_answers", "check_output", "note", "print_json", "print_sheets", "saying", "screen", "show_profiles",
+    "with_progress", "write_document",
+]  # fmt: skip
+
+# ── files ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def check_output(
+    output: str | None, inputs: Iterable[str | None] = (), *, force: bool = False, folder: bool = False
+) -> None:
+    """Refuse an output that is an input, exists already, or cannot be written; a set of groups is a folder."""
+    if output is None or output == "-":
+        return
+    from ..reading.formats import expand
+
+    path = Path(output)
+    for name in inputs if path.exists() else ():
+        if name is None or name == "-":
+            continue
+        wild = not os.path.exists(name) and any(sign in name for sign in "*?[")
+        places = expand(name) if wild else [Path(name)]
+        if any(os.path.exists(place) and os.path.samefile(path, place) for place in places):
+            raise InputError(f"{output} is read here and must not be written to; give --output another name")
+    if not (folder and path.is_dir()):
+        require_writable(path)
+    if os.path.lexists(path) and not force:
+        raise InputError(f"{output} exists already and may have cost ε; --force replaces it")
+
+
+def check_answers(showing: Showing, inputs: Iterable[str | None]) -> None:
+    """Refuse an output for answers whose name does not say what to write, or that must not be written to."""
+    showing.asked()
+    if showing.output not in (None, "-"):
+        from ..answers.export import check_suffix
+
+        check_suffix(str(showing.output))
+    check_output(showing.output, inputs, force=showing.force)
+
+
+def show_profiles(profiles: Mapping[str, Profile], guarantee: str, showing: Showing, *, quiet: bool = False) -> None:
+    """Write the profiles into the file asked for, if any, and print them unless that went to standard output."""
+    from ..answers.export import profiles_document
+    from ..answers.questions import sheets
+    from ..answers.report import report_page, warnings_of
+
+    with saying("answering"):
+        named = sheets(profiles, showing.asked())
+    title = showing.title or "Private frequency profile"
+    if showing.output is not None:
+        document = profiles_document(
+            named, title=title, guarantee=guarantee, warnings=warnings_of(named),
+            page=lambda: report_page(named, title=title, guarantee=guarantee),
+        )  # fmt: skip
+        write_document(document, showing.output)
+    if showing.output != "-" and not quiet:
+        print_sheets(named, guarantee, as_json=showing.as_json)
+
+
+def write_document(document: Document, output: str) -> None:
+    """Write a document as the end of the name says; - is the page, to standard output."""
+    from ..answers.export import check_suffix, written_as
+
+    with saying(f"writing {'the page' if output == '-' else output}"):
+        content = written_as(document, ".html" if output == "-" else check_suffix(output))
+        if output != "-":
+            write_whole(output, content)
+    if output == "-":
+        sys.stdout.write(content.decode())
+        return
+    note(f"written to {output}")
+
+
+# ── answers on a terminal ────────────────────────────────────────────────────────────────────────────────────────────
 
 ENTRIES = 24
 """Most rows of the table of frequencies."""
@@ -173,68 +252,142 @@ def _print_blocks(found: Mapping[str, Sheet], console: Console) -> None:
         console.print(table)
 
 
-def check_output(
-    output: str | None, inputs: Iterable[str | None] = (), *, force: bool = False, folder: bool = False
-) -> None:
-    """Refuse an output that is an input, exists already, or cannot be written; a set of groups is a folder."""
-    if output is None or output == "-":
-        return
-    from ..reading.formats import expand
+# ── lines, notes and progress ────────────────────────────────────────────────────────────────────────────────────────
 
-    path = Path(output)
-    for name in inputs if path.exists() else ():
-        if name is None or name == "-":
-            continue
-        wild = not os.path.exists(name) and any(sign in name for sign in "*?[")
-        places = expand(name) if wild else [Path(name)]
-        if any(os.path.exists(place) and os.path.samefile(path, place) for place in places):
-            raise InputError(f"{output} is read here and must not be written to; give --output another name")
-    if not (folder and path.is_dir()):
-        require_writable(path)
-    if os.path.lexists(path) and not force:
-        raise InputError(f"{output} exists already and may have cost ε; --force replaces it")
+PATIENCE = 0.7
+"""Seconds before anything is said about progress."""
 
 
-def check_answers(showing: Showing, inputs: Iterable[str | None]) -> None:
-    """Refuse an output for answers whose name does not say what to write, or that must not be written to."""
-    showing.asked()
-    if showing.output not in (None, "-"):
-        from ..answers.export import check_suffix
+def screen(*, stderr: bool = False, least: int = 0) -> Console:
+    """Return a console; in pipes it is as wide as a table of ``least`` characters, which is never cut there."""
+    from rich.console import Console
 
-        check_suffix(str(showing.output))
-    check_output(showing.output, inputs, force=showing.force)
+    class Screen(Console):
+        """A console that leaves a closed pipe to the caller."""
 
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
 
-def show_profiles(profiles: Mapping[str, Profile], guarantee: str, showing: Showing, *, quiet: bool = False) -> None:
-    """Write the profiles into the file asked for, if any, and print them unless that went to standard output."""
-    from ..answers.export import profiles_document
-    from ..answers.questions import sheets
-    from ..answers.report import report_page, warnings_of
-    from ._show import saying
-
-    with saying("answering"):
-        named = sheets(profiles, showing.asked())
-    title = showing.title or "Private frequency profile"
-    if showing.output is not None:
-        document = profiles_document(
-            named, title=title, guarantee=guarantee, warnings=warnings_of(named),
-            page=lambda: report_page(named, title=title, guarantee=guarantee),
-        )  # fmt: skip
-        write_document(document, showing.output)
-    if showing.output != "-" and not quiet:
-        print_sheets(named, guarantee, as_json=showing.as_json)
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else max(shutil.get_terminal_size((110, 40)).columns, 110, least)
+    return Screen(stderr=stderr, width=width, highlight=False, soft_wrap=False)
 
 
-def write_document(document: Document, output: str) -> None:
-    """Write a document as the end of the name says; - is the page, to standard output."""
-    from ..answers.export import check_suffix, written_as
-    from ._show import note, saying
+def note(text: str, *, always: bool = False) -> None:
+    """Say something beside the result, to whoever sits in front of a terminal; there, words stay whole."""
+    if sys.stderr.isatty():
+        screen(stderr=True).print(inert(text), markup=False)
+    elif always:
+        print(inert(text), file=sys.stderr)
 
-    with saying(f"writing {'the page' if output == '-' else output}"):
-        content = written_as(document, ".html" if output == "-" else check_suffix(output))
-        if output != "-":
-            write_whole(output, content)
-    if output == "-":
-        sys.stdout.write(content.decode())
-        return
-    note(f"written to {output}")
+
+def print_json(value: Any) -> None:
+    """Print plain Python as JSON."""
+    from ..answers.render import plain
+
+    sys.stdout.write(inert_json(json.dumps(plain(value), indent=2, ensure_ascii=False)) + "\n")
+
+
+class ProgressLine:
+    """The one line on standard error that says what goes on, for how long or how far: it appears after a moment.
+
+    What begins while it is there takes it over and gives it back, so a command has one line however deep it calls.
+    """
+
+    here: ClassVar[ProgressLine | None] = None
+
+    def __init__(self) -> None:
+        from rich.progress import Progress
+
+        console = screen(stderr=True)
+        self.shown = console.is_terminal and not console.is_dumb_terminal  # which could not take it away again
+        self.bar = Progress(console=console, transient=True, disable=not self.shown, redirect_stdout=False)
+        self.task = self.bar.add_task("")
+        self.timer = Timer(PATIENCE, self._appear)
+        self.timer.daemon = True
+        self.lock = Lock()
+        if self.shown:
+            self.timer.start()
+
+    def _appear(self) -> None:
+        with self.lock:
+            if self.shown:
+                self.bar.start()
+
+    def leave(self) -> None:
+        """Go, and leave no trace."""
+        self.timer.cancel()
+        with self.lock:
+            self.shown = False
+            self.bar.stop()
+
+    def now(self, text: str, columns: Sequence[Any], total: float | None = None) -> None:
+        """Say something else from here on; the clock starts again."""
+        self.bar.columns = tuple(columns)
+        self.bar.reset(self.task, total=total, description=text, rate="")
+
+
+@contextmanager
+def _line(text: str, columns: Sequence[Any], total: int | None = None) -> Iterator[ProgressLine]:
+    """Say something for as long as this lasts."""
+    outer = ProgressLine.here
+    line = outer or ProgressLine()
+    before = line.bar.columns, line.bar.tasks[0].description, line.bar.tasks[0].total
+    line.now(inert_markup(text), columns, total)
+    ProgressLine.here = line
+    try:
+        yield line
+    finally:
+        ProgressLine.here = outer
+        if outer is None:
+            line.leave()
+        else:
+            line.now(before[1], before[0], before[2])
+
+
+def with_progress(batches: Iterable[Batch], total: int | None, label: str) -> Iterator[Batch]:
+    """Pass batches through; on a terminal show rows, rate and time left once it takes longer than a moment."""
+    from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        """Rows per second."""
+
+        def render(self, task: Any) -> Text:
+            return Text(f"{task.speed:,.0f} rows/s" if task.speed else "")
+
+    left = TimeRemainingColumn() if total else TimeElapsedColumn()
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,.0f} rows"), Rate(), left)
+    dropped = 0
+    with _line(label, columns, total) as line:
+        for batch in batches:
+            yield batch
+            dropped += batch.rows - batch.items.height
+            line.bar.advance(line.task, batch.rows)
+    if dropped:
+        note(f"unnoise: {dropped:,} rows were left out because a column was empty (shown here only, kept nowhere)")
+
+
+@contextmanager
+def saying(text: str, unit: str = "") -> Iterator[Callable[[int, int], None]]:
+    """Show that something works, and for how long, on a terminal only.
+
+    What is yielded may be told (steps done, steps in all), which are shown with rate and time left.
+    """
+    from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    counting = TextColumn("{task.completed:,.0f} of {task.total:,.0f} " + unit)
+    known = (
+        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), counting,
+        TextColumn("{task.fields[rate]}"), TimeRemainingColumn(),
+    )  # fmt: skip
+    started = time.monotonic()
+    with _line(text, (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())) as line:
+
+        def step(done: int, total: int) -> None:
+            line.bar.columns = known
+            rate = done / max(time.monotonic() - started, 1e-9)
+            said = f"{rate:,.1f}/s" if rate >= 1 else f"{60 * rate:,.1f}/min"
+            line.bar.update(line.task, completed=done, total=total, rate=said)
+
+        yield step

@@ -1,20 +1,45 @@
-"""``unnoise profile``, ``sketch``, ``estimate`` and ``report``: from data, sketches or noisy counts to answers."""
+"""``unnoise profile``, ``sketch``, ``estimate`` and ``report``: from data, sketches or noisy counts to answers.
+
+And what is behind them: data are counted in a sketch or exactly, files opened and saved, all reconstructed. In the
+direct model the rows are here, so the noise goes on the profile itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from functools import reduce
+from importlib import import_module
+from operator import add
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import Thread
+from typing import TYPE_CHECKING, Any
 
-from ..errors import ConvergenceError, OverloadError
-from . import _options as opt
+from ..errors import ConvergenceError, InputError, OverloadError
+from ..noise import DiscreteLaplace, exact_positive
+from ..text import LONGEST_NAME, inert
+from ._options import as_cells, as_dialect, as_names, as_rate
 from ._request import Answering, Profiling, Reporting, Sketching, command
 from .ledger import open_charge
 
 if TYPE_CHECKING:
-    from ..answers.profile import Profile
+    import polars as pl
 
-__all__ = ["estimate", "profile", "report", "sketch"]
+    from ..answers.direct import DirectProfile
+    from ..answers.profile import Profile
+    from ..reading.groups import GroupedSketch
+    from ..reading.source import Batch, Source, Wanted
+    from ..sketches.sketch import Sketch
+    from ._request import Counting
+
+__all__ = ["estimate", "load_sketches", "local_path", "profile", "report", "save_sketch", "sketch", "sketch_data"]
+
+CELLS = "2^20"
+"""Cells of a hashed sketch where nobody says how many."""
 
 
 @command(
@@ -36,7 +61,6 @@ unnoise profile huge.csv -c url -e 1 --sketch""",
 def profile(request: Profiling) -> None:
     """From data to answers in one command: how many items occur exactly once, twice, at least ten times, …"""
     from ._output import check_answers, show_profiles
-    from ._sketches import direct_profiles
 
     check_answers(request, [*request.inputs, request.domain])
     profiles: Mapping[str, Profile]
@@ -46,7 +70,6 @@ def profile(request: Profiling) -> None:
 
 def _sketched(request: Profiling) -> tuple[Mapping[str, Profile], str]:
     """Answer through a sketch."""
-    from ._sketches import reconstruct_all, sketch_data
 
     charge = open_charge(request, "profile")
     target = sketch_data(request, answers=True)
@@ -72,9 +95,7 @@ unnoise sketch sales.csv -c product -e 1 --by country --groups DE,FR,IT -o sales
 )
 def sketch(request: Sketching) -> None:
     """Keep a private sketch of the data: small, mergeable, and safe to pass on."""
-    from ._output import check_output
-    from ._show import note
-    from ._sketches import check_stream, save_sketch, sketch_data
+    from ._output import check_output, note
 
     grouped = request.groups is not None
     if request.output == "-":
@@ -126,10 +147,8 @@ def report(request: Reporting) -> None:
 
 def _answers(request: Answering) -> tuple[dict[str, Profile], str]:
     """Open whatever the file is and reconstruct it."""
-    from ..errors import InputError
     from ..reading.released import is_sketch_file
-    from ._show import saying
-    from ._sketches import load_sketches, local_path, reconstruct_all
+    from ._output import saying
 
     file = request.file
     with local_path(file) as path:
@@ -148,19 +167,240 @@ def _answers(request: Answering) -> tuple[dict[str, Profile], str]:
 
 def _from_histogram(request: Answering, path: Path) -> Profile:
     from ..answers.reconstruct import reconstruct
-    from ..errors import InputError
-    from ..noise import DiscreteLaplace, exact_positive
     from ..reading.released import read_noisy_counts
-    from ._show import saying
+    from ._output import saying
 
     if request.epsilon is None:
         raise InputError(f"--epsilon is required: {request.file} is not a sketch, so say which noise its counts carry")
     law = DiscreteLaplace(exact_positive("epsilon", request.epsilon), exact_positive("power", request.power))
     kind = request.format or ("csv" if request.file == "-" else None)
-    dialect = opt.as_dialect(kind, request.no_header, request.delimiter, request.quote)
+    dialect = as_dialect(kind, request.no_header, request.delimiter, request.quote)
     with saying("reading"):
         counts = read_noisy_counts(path, column=request.column, sql=request.sql, **dialect)
     with saying("reconstructing"):
         return reconstruct(
             counts, noise=law, method=request.method, max_count=request.max_count, clipped=request.clipped
         )
+
+
+# ── data that are counted, files that are opened ─────────────────────────────────────────────────────────────────────
+
+
+def sketch_data(
+    request: Counting, labels: Mapping[str, str | None] | None = None, *, answers: bool = False
+) -> Sketch | GroupedSketch:
+    """Make the sketch that was asked for and count all data in it; for ``answers``, prepare those meanwhile."""
+    from ..reading.groups import GroupedSketch
+    from ..reading.source import feed
+    from ._output import saying, with_progress
+
+    target: Sketch | GroupedSketch
+    source, wanted = _source(request)
+    # a stream tells its types only with its first rows; groups need them before, so that empty ones look the same
+    late = source.stream is not None and source.kind.typed and request.groups is None
+    types = None if late else source.item_types(wanted)
+    domain = None if request.domain is None else _domain(request.domain, request, wanted, typed=source.kind.typed)
+    said = {name: text for name, text in (labels or {}).items() if text is not None}
+    about = {**said, "column": [inert(column)[:LONGEST_NAME] for column in wanted.columns]}
+    with saying("counting"), _answers_imported() if answers else nullcontext():
+        if request.groups is None:
+            target = _new_sketch(request, types, domain, about)
+        else:
+            target = GroupedSketch(
+                as_names(request.groups), lambda: _new_sketch(request, types, domain, about), unknown=request.unknown
+            )
+        batches = with_progress(source.batches(wanted), source.rows(), "reading")
+        feed(target, batches, persons=request.person is not None, as_items=wanted.person_is_item)
+    return target
+
+
+def _source(request: Counting) -> tuple[Source, Wanted]:
+    from ..reading.source import Wanted, open_source
+
+    source = open_source(request.inputs, **request.read_as)
+    columns = request.column or source.unnamed_item()
+    if not columns:
+        found = source.columns() if source.places and not source.headless else []
+        raise InputError("--column is required" + (f": there is {', '.join(found[:12])}" if found else ""))
+    if len(set(columns)) != len(columns):
+        raise InputError(f"--column must name each column once, got {', '.join(columns)}")
+    wanted = Wanted(
+        columns=tuple(columns), integers=request.integers, counts=request.count_column or source.kind.counts,
+        person=request.person, group=request.by,
+    )  # fmt: skip
+    return source, wanted
+
+
+def _new_sketch(
+    request: Counting, types: tuple[str, ...] | None, domain: Any, labels: Mapping[str, Any]
+) -> Sketch:
+    from ..sketches.sketch import Sketch
+
+    epsilon = exact_positive("epsilon", request.epsilon)
+    person: dict[str, Any] = {
+        "max_contributions": request.max_contributions, "pan_private": request.pan_private, "labels": labels,
+    }  # fmt: skip
+    if request.domain is None:
+        return Sketch.hashed(
+            as_cells(request.cells or CELLS), epsilon=epsilon, levels=request.levels, hash_seed=request.hash_seed,
+            item_types=types, **person,
+        )  # fmt: skip
+    if request.rate is None:
+        return Sketch.known(domain, epsilon=epsilon, unknown=request.unknown, **person)
+    return Sketch.sampled(
+        domain, rate=as_rate(request.rate), epsilon=epsilon, hash_seed=request.hash_seed, unknown=request.unknown,
+        **person,
+    )  # fmt: skip
+
+
+def _domain(declared: str, request: Counting, wanted: Wanted, *, typed: bool) -> Any:
+    """Return the declared items as columns, or how many there are where they are the integers 0…N−1."""
+    digits = declared.replace("_", "").replace(",", "")
+    if digits.isdigit():
+        if not request.integers and not typed:
+            raise InputError(f"--domain {declared} means the integers below it: add --int to read integers")
+        return int(digits)
+    from ..reading.source import Wanted, open_source
+
+    source = open_source([declared], header=not request.no_header)
+    columns = (source.kind.item,) if source.kind.item else wanted.columns
+    batches: list[Batch] = list(source.batches(Wanted(columns=columns, integers=request.integers)))
+    import polars as pl
+
+    if not any(batch.items.height for batch in batches):
+        raise InputError(f"{declared}: a domain must hold at least one item, got none")
+    table = pl.concat([batch.items for batch in batches]).unique(maintain_order=True)
+    return table[columns[0]] if len(columns) == 1 else table
+
+
+@contextmanager
+def local_path(path: str) -> Iterator[Path]:
+    """Give a file to read for a path, standard input (-) being copied to one first."""
+    if path != "-":
+        if not os.path.exists(path):
+            from ..reading.formats import expand
+
+            expand(path)  # says what comes close
+        yield Path(path)
+        return
+    with tempfile.TemporaryDirectory(prefix="unnoise-") as folder:
+        copy = Path(folder) / "standard-input"
+        with open(copy, "wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        yield copy
+
+
+def load_sketches(path: Path) -> tuple[dict[str, Sketch], str]:
+    """Return the sketches in a file ("" as their only name) or in a set of groups, and their guarantee."""
+    from ..reading.groups import GroupedSketch, is_group_set
+    from ..sketches.sketch import Sketch
+
+    if is_group_set(path):
+        grouped = GroupedSketch.load(path)
+        return grouped.sketches, grouped.guarantee
+    if path.is_dir():
+        raise InputError(f"{path} is a folder without groups.json; give a sketch file or a set written by --groups")
+    sketch = Sketch.load(path)
+    return {"": sketch}, sketch.guarantee
+
+
+def check_stream(*, grouped: bool) -> None:
+    """Refuse standard output for a folder, and a terminal for bytes."""
+    if grouped:
+        raise InputError("a set of groups is a folder and cannot go to standard output; give -o a name")
+    if sys.stdout.isatty():
+        raise InputError("a sketch is binary: send standard output to a file or a pipe")
+
+
+def save_sketch(target: Sketch | GroupedSketch, path: str) -> None:
+    """Save a sketch to a file or to standard output, a set of groups to a folder."""
+    from ..reading.groups import GroupedSketch
+    from ._output import saying
+
+    if path != "-":
+        with saying(f"writing {path}"):
+            target.save(path)
+        return
+    check_stream(grouped=isinstance(target, GroupedSketch))
+    with tempfile.TemporaryDirectory(prefix="unnoise-") as folder:
+        copy = Path(folder) / "sketch"
+        target.save(copy)
+        with open(copy, "rb") as file:
+            shutil.copyfileobj(file, sys.stdout.buffer)
+
+
+@contextmanager
+def _answers_imported() -> Iterator[None]:
+    """Import in a thread what reconstruction needs, half a second of SciPy, while data are read."""
+
+    def work() -> None:
+        for name in ("reconstruct", "items", "render"):
+            import_module(f"unnoise.answers.{name}")
+
+    thread = Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
+def reconstruct_all(
+    sketches: Mapping[str, Sketch], *, method: str = "auto", max_count: int | None = None
+) -> dict[str, Profile]:
+    """Release and reconstruct every sketch; several groups also added up, where nothing else has to be released."""
+    from ..answers.reconstruct import reconstruct
+    from ..curve import ALL_GROUPS
+    from ._output import note, saying
+
+    profiles: dict[str, Profile] = {}
+    with saying("reconstructing", "groups") as step:
+        released = {name: sketch.release() for name, sketch in sketches.items()}
+        steps = len(released) + (len(released) > 1)
+        if steps > 1 and ALL_GROUPS not in released:
+            try:
+                profiles[ALL_GROUPS] = reconstruct(reduce(add, released.values()), method=method)
+            except (ConvergenceError, OverloadError, InputError) as error:
+                note(f"unnoise: no row for {ALL_GROUPS}: {error}", always=True)
+            step(1, steps)
+        for index, (name, noisy) in enumerate(released.items(), 2):
+            profiles[name] = reconstruct(noisy, method=method, max_count=max_count)
+            if steps > 1:
+                step(index, steps)
+    return profiles
+
+
+def _held_rows(batches: Iterable[Batch], *, persons_are_items: bool = False) -> Iterator[pl.DataFrame]:
+    """Yield the tables of :mod:`unnoise.holding`; a person who is the item needs no column of its own."""
+    for batch in batches:
+        names = {name: str(i) for i, name in enumerate(batch.items.columns)}
+        person = None if persons_are_items else batch.person
+        beside = {"times": batch.counts, "person": person, "group": batch.group}
+        yield batch.items.rename(names).with_columns(
+            **{name: column for name, column in beside.items() if column is not None}
+        )
+
+
+def direct_profiles(request: Profiling) -> tuple[dict[str, DirectProfile], str]:
+    """Count what was asked for, exactly and in memory, and return the profiles with their guarantee."""
+    from ..holding import count_exactly, share_of_all, unit_of
+    from ..reading.groups import check_names
+    from ._output import note, saying, with_progress
+
+    charge = open_charge(request, "direct")
+    groups = None if request.groups is None else check_names(as_names(request.groups))
+    whole = share_of_all(request.all_groups, groups)
+    unit = unit_of(True if request.persons_are_items else request.person, request.max_contributions)
+    source, wanted = _source(request)
+    with saying("counting"), _answers_imported():
+        batches = with_progress(source.batches(wanted), source.rows(), "reading")
+        rows = _held_rows(batches, persons_are_items=request.persons_are_items)
+        exact = count_exactly(rows, unit, groups, together=whole is not None)
+    charge.write()
+    from ..api import release_and_answer  # loads SciPy, which no error above has to wait for
+
+    with saying("answering"):
+        profiles = release_and_answer(exact, unit, exact_positive("epsilon", request.epsilon), whole=whole)
+    if groups is not None and whole is None:
+        note("no row for all groups: their rows would be released a second time; --all-groups 1/2 gives it half of ε")
+    return profiles, next(iter(profiles.values())).guarantee

@@ -103,8 +103,7 @@ def backup(
 ) -> None:
     """Back a collector's data folder up, also while it runs."""
     from ..serve.run import backup as run
-    from ._output import check_output
-    from ._show import note
+    from ._output import check_output, note
 
     check_output(str(output), force=force)
     note(f"{output}: {run(data, output):,} reports")
@@ -117,7 +116,7 @@ def restore(
 ) -> None:
     """Restore a collector's back-up into a new folder."""
     from ..serve.run import restore as run
-    from ._show import note
+    from ._output import note
 
     note(f"{data}: {run(file, data):,} reports")
 
@@ -175,7 +174,7 @@ class Sending(Talking):
 def send(request: Sending) -> None:
     """Send sealed sketches to a collector; sending again changes nothing."""
     from ..errors import InputError
-    from ._show import note, saying
+    from ._output import note, saying
 
     files = request.files
     periods = request.period or ["once"] * len(files)
@@ -237,8 +236,7 @@ class Collecting(Talking):
 )
 def collect(request: Collecting) -> None:
     """Ask a collector for reach and frequency of all sites, or of some."""
-    from ._output import check_output
-    from ._show import note, print_json
+    from ._output import check_output, note, print_json
 
     check_output(request.output, force=request.force)
     which = {"sites": request.site or (), "periods": request.period or ()}
@@ -259,7 +257,7 @@ def collect(request: Collecting) -> None:
 
 def _print_answer(answer: dict[str, Any], noun: str) -> None:
     from ..answers.render import rich_table
-    from ._show import screen
+    from ._output import screen
 
     console = screen()
     sites, periods = len(answer["sites"]), len(answer["periods"])
@@ -315,7 +313,7 @@ class MakingTask(Talking):
 )  # fmt: skip
 def task_create(request: MakingTask) -> None:
     """Make a task; it never changes afterwards."""
-    from ._show import note
+    from ._output import note
 
     name = request.name
     with request.client() as client:
@@ -343,7 +341,7 @@ class ListingTasks(Talking):
 def task_list(request: ListingTasks) -> None:
     """List the tasks."""
     from ..answers.render import rich_table
-    from ._show import print_json, screen
+    from ._output import print_json, screen
 
     with request.client() as client:
         tasks = client.tasks()
@@ -368,7 +366,7 @@ class ShowingTask(Talking):
 @command(ShowingTask, group=task_app, name="show", epilog=_examples(f"unnoise task show campaign {HERE} admin.token"))
 def task_show(request: ShowingTask) -> None:
     """Show a task and its reports as JSON."""
-    from ._show import print_json
+    from ._output import print_json
 
     with request.client() as client:
         print_json({**client.task(request.name), "reports": client.reports(request.name)})
@@ -423,7 +421,7 @@ def token_create(request: MakingToken) -> None:
     """Make a token; it is written into a file that only you can read."""
     import os
 
-    from ._show import note
+    from ._output import note
 
     output = request.output
     handle = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
@@ -439,7 +437,7 @@ def token_create(request: MakingToken) -> None:
 @command(Talking, group=token_app, name="list", epilog=_examples(f"unnoise token list {HERE} admin.token"))
 def token_list(request: Talking) -> None:
     """List the tokens, without their secrets, as JSON."""
-    from ._show import print_json
+    from ._output import print_json
 
     with request.client() as client:
         print_json({"tokens": client.tokens()})

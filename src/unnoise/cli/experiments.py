@@ -106,7 +106,7 @@ unnoise plan --epsilon 0.5 --target distinct=0.01 --json""",
 def plan(request: Planning) -> None:
     """Say what errors and intervals to expect, or which ε or cells a target needs, before any budget is spent."""
     from ..answers.plan import plan as make_plan
-    from ._show import print_json, saying
+    from ._output import print_json, saying
 
     with saying("simulating", "releases") as step:
         found = make_plan(
@@ -150,8 +150,7 @@ def compare(request: Comparing) -> None:
     """Run every estimator on data whose truth is known, and set their errors side by side."""
     from ..answers.compare import compare as run
     from ..answers.export import check_suffix, comparison_document
-    from ._output import check_output, write_document
-    from ._show import note, print_json, saying
+    from ._output import check_output, note, print_json, saying, write_document
 
     law = exact_positive("epsilon", request.epsilon)
     if request.output not in (None, "-"):
@@ -179,7 +178,7 @@ def compare(request: Comparing) -> None:
 
 def _print_comparison(found: Comparison) -> None:
     from ..answers.render import rich_table
-    from ._show import screen
+    from ._output import screen
 
     table = rich_table("estimator", "ℓ1 error", "W1 error", "distinct off", "total off", "seconds")
     done = [r for r in found.results if not r.failure]
@@ -208,7 +207,7 @@ def demo(
 ) -> None:
     """Show the whole story on bundled real data: flights out of New York in 2013."""
     from ..demo import run
-    from ._show import print_json, screen
+    from ._output import print_json, screen
 
     console = screen()
     result = run(output, say=(lambda _: None) if as_json else (lambda text: console.print(text)))
@@ -255,7 +254,7 @@ unnoise advise -e 0.5 --items 5000 --updates --domain 8000 --json""",
 def advise(request: Advising) -> None:
     """Say which model to use — direct, sketch, two servers — with the error to expect of each, and why."""
     from ..answers.advise import advise as find
-    from ._show import print_json, saying
+    from ._output import print_json, saying
 
     with saying("simulating", "candidates") as step:
         found = find(

@@ -38,9 +38,8 @@ def merge(
 ) -> None:
     """Add sketches up: one sketch of all their data. Noise adds up too, and the result says so."""
     from ..errors import InputError
-    from ._output import check_output
-    from ._show import note, saying
-    from ._sketches import save_sketch
+    from ._output import check_output, note, saying
+    from .answer import save_sketch
 
     if len(files) < 2:
         raise InputError(f"merge needs at least two files, got {len(files)}")
@@ -61,7 +60,7 @@ def merge(
 def _load(name: str) -> Any:
     from ..reading.groups import GroupedSketch, is_group_set
     from ..sketches.sketch import Sketch
-    from ._sketches import local_path
+    from .answer import local_path
 
     with local_path(name) as path:
         if is_group_set(path):
@@ -81,8 +80,8 @@ unnoise inspect jan.sketch feb.sketch mar.sketch --json"""
 def inspect(files: Files, as_json: opt.AsJson = False) -> None:
     """Show parameters and guarantee of sketch files, and the total ε over all files given."""
     from ..ledger import total_budget
-    from ._show import print_json, saying, screen
-    from ._sketches import load_sketches, local_path
+    from ._output import print_json, saying, screen
+    from .answer import load_sketches, local_path
 
     found: dict[str, Sketch] = {}
     promises: dict[str, str] = {}

@@ -41,7 +41,7 @@ class Charge:
 
     def write(self) -> None:
         """Record it: to be called before anything leaves."""
-        from ._show import note
+        from ._output import note
 
         if self.ledger is None:
             return
@@ -111,7 +111,7 @@ def ledger(
 ) -> None:
     """Show what was released from which data, and its sum; or set a limit that later releases must keep."""
     from ..ledger import Ledger, is_ledger, ledger_beside, read_ledger, sums
-    from ._show import print_json
+    from ._output import print_json
 
     path = Path(file)
     if path.is_file() and not is_ledger(path) and ledger_beside([path]).exists():
@@ -142,7 +142,7 @@ def _print(entries: list[Entry]) -> None:
     from ..answers.render import rich_table
     from ..ledger import sums
     from ..noise import tidy
-    from ._show import screen
+    from ._output import screen
 
     console = screen()
     table = rich_table("when", "what", "ε", "unit", "data", left=("when", "what", "unit", "data"))

@@ -49,7 +49,7 @@ def union(
 ) -> None:
     """How many different items occur in any of the files, from the sketches beside each other."""
     from ..sites import union as answer
-    from ._show import saying
+    from ._output import saying
 
     _check(output, files, force)
     with saying("answering"):
@@ -69,7 +69,7 @@ def overlap(
 ) -> None:
     """How many items occur in all of the files; of two also which share was retained, and what only the first has."""
     from .. import sites
-    from ._show import saying
+    from ._output import saying
 
     _check(output, files, force)
     bound = _bound(once)
@@ -103,8 +103,7 @@ def table(
     from ..answers.consistent import SiteTable
     from ..answers.export import table_document
     from ..sites import consistent_table
-    from ._output import write_document
-    from ._show import print_json, saying
+    from ._output import print_json, saying, write_document
 
     _check(output, files, force)
     if subsets and by == "period":
@@ -158,8 +157,7 @@ def _show(found: dict[str, Estimate], files: list[str], output: str | None, as_j
     from ..answers.export import answers_document
     from ..answers.questions import mark
     from ..answers.render import rich_table
-    from ._output import write_document
-    from ._show import print_json, screen
+    from ._output import print_json, screen, write_document
 
     if output is not None:
         write_document(answers_document(found, files), output)
@@ -253,8 +251,7 @@ def share_split(request: Splitting) -> None:
     from ..guard import write_whole
     from ..protocols.shares import Site
     from ..reading.source import Wanted, feed, open_source
-    from ._output import check_output
-    from ._show import saying, with_progress
+    from ._output import check_output, saying, with_progress
 
     for output in request.outputs:
         check_output(output, [*request.inputs, str(request.task)], force=request.force)
@@ -349,8 +346,7 @@ def _reply(folder: Path, output: Path, force: bool, read: Path | None, ask: Call
     """Open a server, ask it one thing (in the light of what the other one wrote) and write what it says."""
     from ..guard import write_whole
     from ..protocols.shares import Server
-    from ._output import check_output
-    from ._show import saying
+    from ._output import check_output, saying
 
     check_output(str(output), [] if read is None else [str(read)], force=force)
     with saying(f"writing {output}"), Server.open(folder) as server, nullcontext() if read is None else _named(read):
@@ -371,8 +367,7 @@ def combine(
 ) -> None:
     """Add the answers of the two servers to a sealed sketch of all sites, with two noises."""
     from ..protocols.shares import combine as add
-    from ._output import check_output
-    from ._show import note, saying
+    from ._output import check_output, note, saying
 
     check_output(str(output), map(str, (first, second, task)), force=force)
     with saying(f"writing {output}"):
