@@ -244,9 +244,9 @@ def test_groups_and_all_groups_divide_epsilon() -> None:
     parts = {"all groups": Fraction(1, 4), "a": Fraction(3, 4)}
     found: dict[str, list[np.ndarray]] = {name: [] for name in parts}
     for seed in range(30):
-        with testing.seeded(seed), letting_out():
+        with testing.seeded(seed):
             empty = {name: exactly({}) for name in parts}
-            curves = release(empty, Unit(), 1, whole=Fraction(1, 4))
+            curves = letting_out(release, empty, Unit(), 1, whole=Fraction(1, 4))
         for name, curve in curves.items():
             found[name].append(np.append(curve.numbers, curve.ranks))
             assert (curve.noise.epsilon, curve.epsilon) == (parts[name], 1)
@@ -424,8 +424,8 @@ def test_an_end_is_weighed_not_chosen() -> None:
     tail, spike = exactly({1: 973, 2: 550, 3: 200, 4: 48, 5: 11, 6: 2}), exactly({1: 10_000})
     found = []
     for seed in range(30):
-        with testing.seeded(seed), letting_out():
-            found.append([corner(release({"": p}, Unit(), 1)[""])[0] for p in (tail, spike)])
+        with testing.seeded(seed):
+            found.append([corner(letting_out(release, {"": p}, Unit(), 1)[""])[0] for p in (tail, spike)])
     columns = np.array(found)
     print(columns.mean(axis=0))
     assert np.mean(columns[:, 0] >= 6) > 0.5  # fixed seeds; 0.24 where the likeliest was taken
@@ -457,15 +457,15 @@ def test_a_falling_sequence_is_found_again(epsilon: float) -> None:
 def test_the_corner_is_found_and_never_passed() -> None:
     """100 items of 100 occurrences: columns up to 100, the rows of the 12 largest; the last corner lies beyond."""
     for epsilon in (0.1, 1, 5):
-        with testing.seeded(0), letting_out():
-            curve = release({"": exactly({100: 100})}, Unit(), epsilon)[""]
+        with testing.seeded(0):
+            curve = letting_out(release, {"": exactly({100: 100})}, Unit(), epsilon)[""]
         columns, groups, _ = corner(curve)
         assert abs(columns - 100) <= 4
         assert abs(groups - 12) <= 1
         assert last_corner(curve)[0] >= 100
         assert largest_count(curve) >= 100
-    with testing.seeded(0), letting_out():
-        empty = release({"": exactly({})}, Unit(), 1)[""]
+    with testing.seeded(0):
+        empty = letting_out(release, {"": exactly({})}, Unit(), 1)[""]
     assert corner(empty)[0] <= 4
     assert last_corner(empty)[0] < 100
 
@@ -481,8 +481,8 @@ def test_a_lonely_giant_stands_where_it_is() -> None:
 def test_no_count_is_blurred(epsilon: float) -> None:
     """2,000 items of 5,000, or a comb up to it: nearly all stand at their very count, not all over a block."""
     for profile in ({5000: 2000}, {t: 60 for t in range(200, 5001, 200)}):
-        with testing.seeded(5), letting_out():
-            curve = release({"": exactly(profile)}, Unit(), epsilon)[""]
+        with testing.seeded(5):
+            curve = letting_out(release, {"": exactly(profile)}, Unit(), epsilon)[""]
         support, items = falling(curve)
         there = sum(float(np.minimum(items[support == t].sum(), n)) for t, n in profile.items())
         assert there > 0.9 * sum(profile.values()), there
@@ -490,8 +490,8 @@ def test_no_count_is_blurred(epsilon: float) -> None:
 
 def test_the_chain_ends_where_the_rest_begins() -> None:
     """5,000 columns of 2,000: no step where the chain is cut off, whatever the noise of its last entries."""
-    with testing.seeded(6), letting_out():
-        curve = release({"": exactly({5000: 2000})}, Unit(), 0.1)[""]
+    with testing.seeded(6):
+        curve = letting_out(release, {"": exactly({5000: 2000})}, Unit(), 0.1)[""]
     _, _, reached = corner(curve)
     assert np.abs(reached[CHAINED - 100 : CHAINED + 100] - 2000).max() < 2
 
@@ -535,8 +535,8 @@ def test_equal_items_stay_together_and_single_ones_apart() -> None:
 def test_one_noisy_column_after_a_cliff_is_no_corner() -> None:
     """2,000 items of 5,000 at ε = 0.1, three of the releases in which the corner was one column too far."""
     for seed in (8, 17, 22):
-        with testing.seeded(seed), letting_out():
-            curve = release({"": exactly({5000: 2000})}, Unit(), 0.1, top=50_000)[""]
+        with testing.seeded(seed):
+            curve = letting_out(release, {"": exactly({5000: 2000})}, Unit(), 0.1, top=50_000)[""]
         assert corner(curve)[0] == 5000
 
 
@@ -654,8 +654,8 @@ def test_reach_of_persons_is_not_taken_for_noise() -> None:
     persons = exactly(dict(zip(*(column.tolist() for column in np.unique(counts, return_counts=True)))))
     found = []
     for seed in range(24):
-        with testing.seeded(seed), letting_out():
-            curve = release({"": persons}, Unit(persons="items", most=30), "1/4")[""]
+        with testing.seeded(seed):
+            curve = letting_out(release, {"": persons}, Unit(persons="items", most=30), "1/4")[""]
         found.append(direct_profile(curve).distinct.value)
     limit = 5 * math.sqrt(15 * DiscreteLaplace("1/4").variance / 24)
     print(f"mean {np.mean(found):.1f} of 150, within {limit:.1f}")

@@ -95,8 +95,7 @@ def test_test_noise_is_refused() -> None:
     Secret()._require_private()
     with pytest.raises(PrivacyError, match="this one's is seeded for tests"):
         Secret("seeded for tests")._require_private()
-    with letting_out():
-        Secret("seeded for tests")._require_private()
+    letting_out(Secret("seeded for tests")._require_private)
     with pytest.raises(PrivacyError, match="this one's is seeded for tests"):
         Secret("seeded for tests")._require_private()
 

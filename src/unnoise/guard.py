@@ -30,7 +30,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from functools import lru_cache, wraps
 from pathlib import Path
 from queue import SimpleQueue
@@ -145,17 +145,17 @@ class Guarded:
 
 
 unprotected: ContextVar[bool] = ContextVar("unprotected", default=False)
-"""Whether noise that protects nobody may leave; only :func:`letting_out` ever changes it."""
+"""Whether noise that protects nobody may leave; only :func:`letting_out` ever changes it, in a context of its own."""
 
 
-@contextmanager
-def letting_out() -> Iterator[None]:
-    """Let any noise leave: for :mod:`unnoise.testing`, and for a site, whose cells leave as two shares only."""
-    token = unprotected.set(True)
-    try:
-        yield
-    finally:
-        unprotected.reset(token)
+def letting_out(call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Return what the call returns; any noise may leave through it, and through nothing else, whatever interrupts it.
+
+    For :mod:`unnoise.testing`, and for a site, whose cells leave as two shares only.
+    """
+    inside = copy_context()
+    inside.run(unprotected.set, True)
+    return inside.run(call, *args, **kwargs)
 
 
 @contextmanager

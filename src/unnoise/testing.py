@@ -59,8 +59,7 @@ def release(sketch: Sketch) -> NoisyCounts:
     >>> release(sketch).counts.tolist()
     [1, 0, 2]
     """
-    with letting_out():
-        return sketch.release()
+    return letting_out(sketch.release)
 
 
 def direct(
@@ -75,11 +74,10 @@ def direct(
     """
     from .api import direct
 
-    with letting_out():
-        return direct(
-            items, epsilon=epsilon, counts=counts, person=person, max_contributions=max_contributions, by=by,
-            groups=groups, all_groups=all_groups, max_count=max_count,
-        )  # fmt: skip
+    return letting_out(
+        direct, items, epsilon=epsilon, counts=counts, person=person, max_contributions=max_contributions, by=by,
+        groups=groups, all_groups=all_groups, max_count=max_count,
+    )  # fmt: skip
 
 
 @contextmanager

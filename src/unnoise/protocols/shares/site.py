@@ -99,8 +99,7 @@ class Site(Guarded):
 
     def _made(self, sketch: Sketch) -> Shares:
         """Take the cells of a sketch apart, and wipe them."""
-        with letting_out():
-            counts, account = sketch.release().counts, sketch._account
+        counts, account = letting_out(sketch.release).counts, sketch._account
         seed, report = system_stream().words(4).tobytes(), new_identity().hex()
         difference = counts.astype(np.uint64) - mask(seed, counts.size)
         sketch._held.wipe()
