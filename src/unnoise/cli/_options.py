@@ -64,9 +64,6 @@ def as_dialect(format: str | None, no_header: bool, delimiter: str | None, quote
     signs = {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "semicolon": ";", "pipe": "|"}
     sign = None if delimiter is None else signs.get(delimiter, delimiter)
     around = None if quote in ("none", "") else quote
-    for name, value in (("--delimiter", sign), ("--quote", around)):
-        if value is not None and (len(value) != 1 or not value.isascii()):
-            raise InputError(f"{name} must be a single ASCII character, got {value!r}")
     return {"format": format, "header": not no_header, "delimiter": sign, "quote": around}
 
 
