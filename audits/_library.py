@@ -211,7 +211,7 @@ def epochs(when: int, reuse: bool = False) -> View:
                 sketch.update(np.arange(cells))
             seen.append(counts(sketch).copy())
             if reuse:
-                sketch._held = type(sketch._held)(seen[0].copy())
+                sketch._held = type(sketch._held)((seen[0].copy(),))
                 sketch._state, sketch._fresh = "open", sketch.noise.power
             elif epoch == 0:
                 sketch.begin_epoch()
