@@ -213,3 +213,41 @@ def _never_contradicts(p, level):
     wider = p._answers(k, k, 0.5 + level / 2, 1.0)
     assert (wider.high - wider.low >= exact.high - exact.low - 0.01 * p.items).all()  # windows are whole
     assert 0 <= stats.norm.cdf(p.total.low) <= 1
+
+
+def test_ones_that_the_noise_takes_for_zeros_are_allowed_for():
+    """Where the noise leaves the mean of 16,000 cells open by more than 1, all of them may hold 1, or none."""
+    rng = np.random.default_rng(1)
+    counts = np.repeat([1, 2000], 16_000)
+    p = reconstruct(noisy_profile(rng, counts, DiscreteLaplace("0.08", 19)))
+    asked = p.at_least(1)
+    assert p.kind == "model"
+    assert asked.high >= 16_000 + 16_000 / 4 - 10
+    assert p.at_least(0).interval == pytest.approx((32_000, 32_000), abs=10)  # but no cell holds less than 0
+    assert p.at_least(1000).high - p.at_least(1000).low < 1000
+
+
+def test_limits_open_towards_counts_that_an_atom_may_hold_too():
+    """Two thousand items at 94 and 101 look like one atom between: the farther from it, the fewer, without a gap."""
+    rng = np.random.default_rng(3)
+    counts = np.concatenate([np.repeat([94, 101], 1000), np.zeros(2000, dtype=np.int64)])
+    p = reconstruct(noisy_profile(rng, counts, DiscreteLaplace("0.21", 2))).with_intervals("model")
+    k = np.arange(80, 115)
+    fewest, most = p._rearranged(k)
+    here = p._centres(k, np.full_like(k, NO_END))[0]
+    assert (fewest <= here).all()
+    assert (here <= most).all()
+    assert (np.diff([fewest, most]) <= 0).all()
+    open_ = most - fewest > 100
+    assert open_[(k >= 95) & (k <= 101)].all()
+    for t in range(94, 102):
+        asked, true = p.at_least(t), float((counts >= t).sum())
+        assert max(asked.low - true, true - asked.high) < 3 * (asked.high - asked.low)
+
+
+def test_little_noise_hides_no_rearrangement():
+    _, noisy = geometric(np.random.default_rng(1), epsilon=3, cells=20_000)
+    p = reconstruct(noisy).with_intervals("model")
+    k = np.arange(1, 20)
+    fewest, most = p._rearranged(k)
+    assert fewest == pytest.approx(most)

@@ -68,6 +68,9 @@ HIDDEN, QUARTER = 3.0, 4.0
 """Nats that a rearrangement of items may cost and not be seen (e⁻³ = 1/20), and how far intervals reach towards it: a
 quarter of the way, so that whatever the noise hides is within a few widths."""
 
+WINDOWS = 24
+"""Half-widths of the windows about a count, from 1 to two deviations of the noise, whose items are rearranged."""
+
 
 def left_open(low: float, high: float) -> bool:
     """Return whether an interval of items leaves their number open.
@@ -286,27 +289,29 @@ class ModelledProfile(Profile):
     def _rearranged(self, k: Int64) -> tuple[Floats, Floats]:
         """Fewest and most items at or above each k if those about it lay elsewhere, as far as the noise would hide it.
 
-        n items spread by ± s about their counts change the likelihood by about n·(s/σ)⁴/4 nats. Those between k − s and
-        k + s, of the mean count μ, may be at k − 1 and k + s as well, or at k − s and k.
+        n items spread by ± s about their counts change the likelihood by about n·(s/σ)⁴/4 nats, and by n·(s/σ)²/2 if
+        all are shifted by s. So those within w of k, unless spread over more than ± s themselves, may have another mean
+        count μ and the variance s²: of them s²/(s² + (k − μ)²) at most are at or above a k > μ (Cantelli), and μ/k.
+        What is hidden at one k is at any: most and fewest fall.
         """
         t = np.arange(self._least_count, self._top + 2)
         above = self._centres(t, np.full_like(t, NO_END))[0]
         mass = np.maximum(above[:-1] - above[1:], 0.0)
-        number, moment = (np.concatenate([[0.0], np.cumsum(w)]) for w in (mass, mass * t[:-1]))
-        sigma, first = math.sqrt(self.noisy.noise.variance), self._least_count
-        s = np.full(k.size, sigma)
-        for _ in range(3):
-            lo, hi = (np.clip(k + sign * np.floor(s).astype(np.int64), first, self._top) for sign in (-1, 1))
-            within = number[hi - first + 1] - number[lo - first]
-            s = np.minimum(sigma * (4 * HIDDEN / np.maximum(within * self._share, HIDDEN)) ** 0.25, 2 * sigma)
-        mean = (moment[hi - first + 1] - moment[lo - first]) / np.maximum(within, 1e-12)
-        upper = above[np.minimum(hi - first + 1, t.size - 1)]
-        share = np.clip((mean - (k - 1)) / np.maximum(hi - k + 1, 1), 0.0, 1.0)
-        most = np.where(k > lo, np.clip((mean - lo) / np.maximum(k - lo, 1), 0.0, 1.0), 1.0)
-        moves = (s >= 1) & (within > 0)
-        here = above[k - first]
-        return np.where(moves, np.minimum(upper + share * within, here), here), np.where(
-            moves, np.maximum(upper + most * within, here), here)
+        running = np.cumsum([np.append(0.0, mass * (t[:-1] - t[0]) ** power) for power in (0.0, 1.0, 2.0)], axis=1)
+        noise = self.noisy.noise.variance
+        most, fewest = above[k - t[0]].copy(), above[k - t[0]].copy()
+        for w in np.unique(np.geomspace(1, max(2 * math.sqrt(noise), 1), WINDOWS).round().astype(np.int64)):
+            lo, hi = (np.clip(k + away, t[0], self._top) - t[0] for away in (-w, w))
+            number, moment, square = running[:, hi + 1] - running[:, lo]
+            mean, cells = moment / np.maximum(number, 1e-12), np.maximum(number * self._share, HIDDEN)
+            spread, shift = 2 * noise * np.sqrt(HIDDEN / cells), np.sqrt(2 * noise * HIDDEN / cells)
+            hidden = (number > 0) & (spread >= 1) & (square - mean * moment <= number * spread / 3)
+            up = spread / (spread + np.maximum(k - t[0] - mean - shift, 0.0) ** 2)
+            up = np.minimum(up, (mean + shift + t[0]) / np.maximum(k, 1))
+            down = np.where(k > 0, spread / (spread + np.maximum(mean - shift - (k - t[0] - 1), 0.0) ** 2), 0.0)
+            most = np.where(hidden, np.maximum(most, above[hi + 1] + up * number), most)
+            fewest = np.where(hidden, np.minimum(fewest, above[hi + 1] + (1 - down) * number), fewest)
+        return np.minimum.accumulate(fewest), np.maximum.accumulate(most[::-1])[::-1]
 
     def _most(self, level: float) -> float:
         """Upper limit of all occurrences: no more than a k-th as many items occur k times."""
