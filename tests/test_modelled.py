@@ -56,20 +56,21 @@ def test_items_have_intervals_by_the_model_only():
 
 def test_the_number_of_all_items_is_certain_and_blocks_partition_the_counts(both):
     _, model = both
-    everything = model._shares(np.array([0]), np.array([NO_END]))
+    grounds = model._grounds
+    everything = grounds.shares(np.array([0]), np.array([NO_END]))
     assert everything == pytest.approx(np.ones_like(everything))
-    assert model._variance(everything)[0] < 1e-2 * model._variance(model._shares(np.array([1]), np.array([NO_END])))[0]
-    parts = model._shares(np.array([0, 3, 9]), np.array([2, 8, NO_END]))
+    assert grounds.variance(everything)[0] < 1e-2 * grounds.variance(grounds.shares(np.array([1]), np.array([NO_END])))[0]
+    parts = grounds.shares(np.array([0, 3, 9]), np.array([2, 8, NO_END]))
     assert parts.sum(axis=0) == pytest.approx(np.ones(parts.shape[1]))
     assert float(model._centres(np.array([0]), np.array([NO_END]))[0][0]) == pytest.approx(model.items, rel=1e-3)
 
 
 def test_means_over_blocks_against_a_loop(both):
     _, model = both
-    blocks = model._posterior.channel.blocks
-    mean, spread = model._block_means(lambda t: np.asarray(t, dtype=float) ** 1.5)
+    blocks = model._grounds.posterior.channel.blocks
+    mean, spread = model._grounds.means(lambda t: np.asarray(t, dtype=float) ** 1.5)
     for j in (0, 5, blocks.covered - 1):
-        values = np.arange(blocks.first[j], min(blocks.stop[j], model._top + 1)) ** 1.5
+        values = np.arange(blocks.first[j], min(blocks.stop[j], model._grounds.top + 1)) ** 1.5
         assert mean[j] == pytest.approx(values.mean())
         assert spread[j] == pytest.approx(values.var(), abs=1e-6 * values.mean() ** 2 + 1e-9)
 
