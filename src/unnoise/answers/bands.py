@@ -195,9 +195,16 @@ class Bands:
             return Limits(estimate, stderr, *self._dominated(lo, hi, low, high, GUARD * (1 - level) / 2))
 
     def consistent(self, lo: Int64, hi: Int64, level: float) -> Limits:
-        """The same, with limits of "at least" that fall, and none of a band above those of its lower end."""
-        found = self.limits(lo, hi, level)
-        low, high = self._curve(level)
+        """The same, with limits of "at least" that fall, and none of a band above those of its lower end.
+
+        A curve that falls is nearer to a band whose ends are made to fall than to the band itself [2]_.
+        """
+        if level not in self._curves:
+            k = np.arange(min(max(int(self.noisy.values[-1]), 0) + 2, LONGEST_CURVE))
+            ends = self.limits(k, np.full_like(k, NO_END), level)[2:]
+            low, high = (np.asarray(isotonic_regression(end, increasing=False).x) for end in ends)
+            self._curves[level] = low, high
+        found, (low, high) = self.limits(lo, hi, level), self._curves[level]
         at = np.minimum(lo, low.size - 1)
         # past the last noisy count the curve is as it is there, unless it was cut short of that
         whole = low.size > max(int(self.noisy.values[-1]), 0) + 1
@@ -205,20 +212,6 @@ class Bands:
         low = np.where(inside & open_above, low[at], np.minimum(found.low, low[at]))
         high = np.where(inside & open_above, high[at], np.minimum(found.high, high[at]))
         return Limits(found.estimate, found.stderr, np.minimum(low, high), high)
-
-    def _curve(self, level: float) -> tuple[Floats, Floats]:
-        """Limits of "at least k" for k = 0, 1, …, each end the nearest that falls.
-
-        A curve that falls is nearer to a band whose ends are made to fall than to the band itself [2]_.
-        """
-        if level not in self._curves:
-            k = np.arange(min(max(int(self.noisy.values[-1]), 0) + 2, LONGEST_CURVE))
-            found = self.limits(k, np.full_like(k, NO_END), level)
-            self._curves[level] = (
-                np.asarray(isotonic_regression(found.low, increasing=False).x),
-                np.asarray(isotonic_regression(found.high, increasing=False).x),
-            )
-        return self._curves[level]
 
     def linear(self, lo: Int64, hi: Int64) -> tuple[Floats, Floats]:
         """Return the unbiased estimate of the number of cells in each band, and its variance estimate.

@@ -96,12 +96,12 @@ class ItemProfile(ModelledProfile):
     @cached_property
     def _grounds(self) -> Grounds:
         law, near = self.law, self.support <= self.law.top
-        far = None
+        far, first = None, int(law.posterior.channel.blocks.first[0])
         if law.tail is not None:  # what smaller items add to the cell of a large one has the variance Σ λ_t·t²
             square = float((self.mass * self.number)[near] @ self.support[near].astype(float) ** 2)
             shared = square * max(part.share / part.noisy.cells for part in law.used)
             far = law.tail.far_share, self.noisy.noise.variance + shared
-        return Grounds(law.posterior, law.top, law.share, math.inf, 0.0, far, law.tail)
+        return Grounds(law.posterior, first, law.top, law.share, math.inf, 0.0, far, law.tail)
 
     @property
     def total(self) -> Estimate:
@@ -186,21 +186,16 @@ def _wrap(
     support: Int64, items: Floats, method: str, noisy: NoisyProfile, notes: dict[str, Any], law: ItemLaw | None,
     max_count: int | None,
 ) -> ItemProfile:
-    """Turn item numbers into shares; an empty sketch has all its (no) items at count 1."""
+    """Turn item numbers into shares, with notices; an empty sketch has all its (no) items at count 1."""
     total = total_of(noisy)
     items = _calibrated(support, items, total)
     number = float(items.sum())
     if total == 0 or number == 0:
         support, items, number = np.ones(1, dtype=np.int64), np.ones(1), 0.0
     profile = ItemProfile(support, items / items.sum(), method, noisy, notes, max_count, number, law)
-    return replace(profile, notices=_notices(profile)) if law is not None else profile
-
-
-def _notices(profile: ItemProfile) -> tuple[Notice, ...]:
-    """What a reader must know of these items."""
-    found = []
-    distinct = profile.distinct
-    load = float(profile.diagnostics["load"])
+    if law is None:
+        return profile
+    found, distinct, load = [], profile.distinct, float(notes["load"])
     if load > HIGH_LOAD:
         found.append(Notice("overload", f"about {load:.1f} items share each cell: shares of small counts are "
                             f"uncertain; more cells would tell more"))
@@ -212,6 +207,6 @@ def _notices(profile: ItemProfile) -> tuple[Notice, ...]:
         found.append(Notice("model", f"the number of items is mostly the model's: the cells alone would leave it "
                             f"{1 / math.sqrt(max(distinct.data_share, 1e-12)):.0f} times as uncertain; it is right for "
                             f"profiles that are smooth in the logarithm of the count"))
-    if profile.law.diagnostics["uncertified"]:
+    if law.diagnostics["uncertified"]:
         found.append(Notice("misfit", "no model fits the cells everywhere: some counts want more items than any gives"))
-    return tuple(found)
+    return replace(profile, notices=tuple(found))

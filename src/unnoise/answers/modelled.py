@@ -102,7 +102,8 @@ def positive_limits(value: Floats, stderr: Floats, level: float) -> tuple[Floats
 class Grounds:
     """What intervals by the model rest on, whatever the kind of the sketch.
 
-    posterior : mean and covariance of the items, by blocks of counts; ``top`` is the last count of the blocks
+    posterior : mean and covariance of the items, by blocks of counts
+    first, top : first and last count of the blocks
     share : share of the items that were seen
     whole : number of all items, those that do not occur included; without end where it is not known
     above : number of items above the blocks, where the posterior does not tell it
@@ -111,17 +112,13 @@ class Grounds:
     """
 
     posterior: Posterior
+    first: int
     top: int
     share: float
     whole: float
     above: float
     far: tuple[float, float] | None
     tail: Tail | None = None
-
-    @cached_property
-    def first(self) -> int:
-        """First count of the blocks."""
-        return int(self.posterior.channel.blocks.first[0])
 
     @property
     def unseen(self) -> float:
@@ -201,8 +198,8 @@ class ModelledProfile(Profile):
         law = known_law(self.noisy, self.max_count)
         if law is None:
             raise ConvergenceError("a model must converge for intervals of kind 'model', got none: use kind='robust'")
-        far = law.share, self.noisy.noise.variance
-        return Grounds(law.posterior, law.top, law.share, float(self.items), law.above, far)
+        far, first = (law.share, self.noisy.noise.variance), int(law.posterior.channel.blocks.first[0])
+        return Grounds(law.posterior, first, law.top, law.share, float(self.items), law.above, far)
 
     def _correlation(self, lo: Int64, hi: Int64) -> Floats:
         grounds = self._grounds

@@ -32,6 +32,7 @@ from . import render as _render
 from .bands import Bands, Limits
 from .check import claim_warnings
 from .estimate import KINDS, NO_END, Columnar, Estimate
+from .questions import Asked, Sheet
 from .sums import bounded, check_growth, entropy_limits, sum_limits, vectorised, xlogx
 
 if TYPE_CHECKING:
@@ -441,7 +442,7 @@ class Profile:
 
     def to_dict(self, level: float = 0.95) -> dict[str, Any]:
         """Return everything as plain Python: parameters, headline answers, entries with intervals."""
-        return _render.as_dict(self, check_level(level))
+        return _render.whole_dict({"": Sheet.of(self, Asked(level=level))}, "")
 
     def to_json(self, *, indent: int | None = None, level: float = 0.95) -> str:
         """Return :meth:`to_dict` as JSON."""

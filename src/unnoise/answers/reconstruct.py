@@ -91,7 +91,9 @@ def reconstruct(
 
         return item_profile(given, method=method, norm=norm, max_count=bound, diagnostics=notes)
     fit = estimate_law(given, method, norm, bound)
-    return _with_intervals(Profile.from_fit(fit, profile, max_count=bound, diagnostics=notes))
+    notes = {**fit.diagnostics, **notes}
+    found = Profile(fit.support, fit.mass, fit.method, profile, notes, bound, notices=fit.notices)
+    return _with_intervals(found)
 
 
 def _with_intervals(profile: Profile) -> Profile:

@@ -115,7 +115,18 @@ def sum_limits(
     scale, whole, up = items / noisy.cells, max(variance, 0.0), 1.0
     if items > noisy.cells:
         whole, up = _sampled(noisy, g, total, whole, level, items, max_count)
-    margin = _margin(noisy, g, whole, level) * scale
+    t = np.maximum(noisy.values, 0)
+    here, after = (np.broadcast_to(np.asarray(g(each), dtype=float), t.shape) for each in (t, t + 1))
+    step = np.where((noisy.values > 0) | (noisy.noise.power != 1), np.abs(after - here), 0.0)
+    margin = float(step.max(initial=0.0)) / 2
+    if whole > 0:
+        z, tails, square = float(special.ndtri((1 + level) / 2)), fourth_cumulant(noisy.noise), noisy.noise.variance**2
+        # square may be 0: a noise that is never seen
+        cap = tails / square if tails < MOST_EXCESS * square else MOST_EXCESS
+        with np.errstate(over="ignore"):
+            excess = min(cap, tails * float(noisy.tally @ (step / math.sqrt(whole)) ** 4))
+        margin = (z + max(z**3 - 3 * z, 0.0) * excess / 24) * math.sqrt(whole) + margin
+    margin *= scale
     return scale * total, scale * math.sqrt(whole), scale * total - margin, scale * total + margin * up
 
 
@@ -171,24 +182,6 @@ def unskewed(x: float, skewness: float) -> float:
     if skewness < 1e-6:
         return x
     return float(3 / skewness * (np.cbrt(1 + skewness * (x - skewness / 6)) - 1))
-
-
-def _margin(noisy: NoisyProfile, g: Function, variance: float, level: float) -> float:
-    """z*·√V plus half a step."""
-    z = float(special.ndtri((1 + level) / 2))
-    t = np.maximum(noisy.values, 0)
-    here = np.broadcast_to(np.asarray(g(t), dtype=float), t.shape)
-    up = np.abs(np.broadcast_to(np.asarray(g(t + 1), dtype=float), t.shape) - here)
-    step = np.where(noisy.values > 0, up, 0.0) if noisy.noise.power == 1 else up
-    half = float(step.max(initial=0.0)) / 2
-    if variance <= 0:
-        return half
-    tails = fourth_cumulant(noisy.noise)
-    square = noisy.noise.variance**2
-    cap = tails / square if tails < MOST_EXCESS * square else MOST_EXCESS  # square may be 0: a noise that is never seen
-    with np.errstate(over="ignore"):
-        excess = min(cap, tails * float(noisy.tally @ (step / math.sqrt(variance)) ** 4))
-    return (z + max(z**3 - 3 * z, 0.0) * excess / 24) * math.sqrt(variance) + half
 
 
 def fourth_cumulant(noise: DiscreteLaplace) -> float:
