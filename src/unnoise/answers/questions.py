@@ -64,7 +64,7 @@ class Noun:
     def alone(self) -> Noun:
         """The same of one of them.
 
-        >>> at_least(2).said("about 1", noun("user").alone)
+        >>> at_least(2).sentence.format(about="about 1", **vars(noun("user").alone))
         'about 1 user was seen at least twice.'
         """
         return Noun(self.one, self.one, self.verb.replace("were ", "was "))
@@ -119,10 +119,6 @@ class Question:
     def labelled(self, what: Noun) -> str:
         """Return the label for such items."""
         return self.label.format(many=what.many)
-
-    def said(self, about: str, what: Noun) -> str:
-        """Return the answer as a sentence."""
-        return self.sentence.format(about=about, many=what.many, verb=what.verb)
 
 
 def _times(k: int) -> str:

@@ -128,7 +128,8 @@ def first_sentence(sheet: Sheet) -> Said:
     few = question.whole and estimate.value < 0.5
     alone = (high if few else value) == "1" and question not in (MEDIAN, TOTAL)
     noun = sheet.asked.noun.alone if alone else sheet.asked.noun
-    before, _, after = question.said("at most \0" if few else "about \0", noun).partition("\0")
+    about = "at most \0" if few else "about \0"
+    before, _, after = question.sentence.format(about=about, **vars(noun)).partition("\0")
     between = "" if few else f"({low}–{high})"
     return Said(before[0].upper() + before[1:], high if few else value, between, after, mark(estimate))
 
