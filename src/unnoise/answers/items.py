@@ -14,15 +14,8 @@ Where answers come from (:mod:`unnoise.estimators.collisions` has the mathematic
   it, so that ``total`` is Σ t·counts[t]: N_t becomes N_t·(1 + c·t), the least change in units of N_t's own Poisson
   variance that reaches that sum [1]_; it falls on the few large items, whose number is what the sum knows better.
 
-An interval reaches from the value as far as a normal and a log-normal variable of this variance would, whichever is
-further: the same where the error is small, and honest about numbers that cannot be negative where it is not. At or
-above k there are never more items than at or above k − 1, and never more than a k-th of all occurrences: limits obey
-both. Where only a share P of the items was seen, the variance is never below that of a few unseen items:
-3.6·(1/P)(1/P − 1).
-
-``data_share`` is the variance stated over that which the cells alone would give, without a walk to join the counts: 1
-where the model adds nothing, near 0 where the answer is the model's. Where even the model leaves the number open
-within a factor of four it is marked: too noisy to tell.
+Intervals, ``data_share`` and marks are those of :mod:`unnoise.answers.modelled`. Where only a share P of the items was
+seen, the variance is never below that of a few unseen items: 3.6·(1/P)(1/P − 1).
 
 .. [1] J.-C. Deville, C.-E. Särndal, "Calibration estimators in survey sampling", JASA 87 (1992) 376.
 .. [2] E. C. Fieller, "Some problems in interval estimation", JRSS B 16 (1954) 175.

@@ -15,8 +15,10 @@ where the model adds nothing, near 0 where the answer is the model's. Where even
 within a factor of four it is marked: too noisy to tell.
 
 :class:`ModelledProfile` is a profile of a known or sampled domain whose intervals come from there; items beneath hashed
-cells build on it (:mod:`unnoise.answers.items`). Sums over all cells (``total``) need no model, nor do counts
-above the blocks, where each cell is seen by itself.
+cells build on it (:mod:`unnoise.answers.items`). Each makes one record, :class:`Grounds`, and all answers rest on that:
+a function g of the counts has a mean over each block, which is b, and a scatter within it; a number of items is the sum
+of an indicator. Sums over all cells (``total``) need no model, nor do counts above the blocks, where each cell is seen
+by itself.
 
 .. [1] E. C. Fieller, "Some problems in interval estimation", JRSS B 16 (1954) 175.
 """
@@ -231,6 +233,7 @@ class ModelledProfile(Profile):
         empty = (hi < lo) | (lo > (FAR if self.max_count is None else self.max_count))
         found = Limits(*found[:3], np.minimum(found.high, grounds.whole))
         return Limits(*(np.where(empty, 0.0, column) for column in found))
+
     def _centres(self, lo: Int64, hi: Int64) -> tuple[Floats, ...]:
         """What the posterior expects in each band: the middle of its interval, which is then made to hold the value.
 
