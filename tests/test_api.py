@@ -39,9 +39,13 @@ def members(kind: type) -> list[str]:
             found.append(f"{type(value).__name__} {name}{signature(value.__func__)}")
         elif inspect.isfunction(value):
             found.append(f"{name}{signature(value)}")
-        elif isinstance(value, property) or hasattr(value, "func"):
+        elif isinstance(value, property) or hasattr(value, "func") or name in classwide(kind):
             found.append(name)
     return found
+
+
+def classwide(kind: type) -> list[str]:
+    return [name for name, what in vars(kind).get("__annotations__", {}).items() if str(what).startswith("ClassVar")]
 
 
 def signature(value: object) -> str:

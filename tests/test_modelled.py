@@ -56,20 +56,22 @@ def test_items_have_intervals_by_the_model_only():
 
 def test_the_number_of_all_items_is_certain_and_blocks_partition_the_counts(both):
     _, model = both
-    everything = model._shares(np.array([0]), np.array([NO_END]))
+    grounds = model._grounds
+    everything = grounds.shares(np.array([0]), np.array([NO_END]))
     assert everything == pytest.approx(np.ones_like(everything))
-    assert model._variance(everything)[0] < 1e-2 * model._variance(model._shares(np.array([1]), np.array([NO_END])))[0]
-    parts = model._shares(np.array([0, 3, 9]), np.array([2, 8, NO_END]))
+    some = grounds.shares(np.array([1]), np.array([NO_END]))
+    assert grounds.variance(everything)[0] < 1e-2 * grounds.variance(some)[0]
+    parts = grounds.shares(np.array([0, 3, 9]), np.array([2, 8, NO_END]))
     assert parts.sum(axis=0) == pytest.approx(np.ones(parts.shape[1]))
     assert float(model._centres(np.array([0]), np.array([NO_END]))[0][0]) == pytest.approx(model.items, rel=1e-3)
 
 
 def test_means_over_blocks_against_a_loop(both):
     _, model = both
-    blocks = model._posterior.channel.blocks
-    mean, spread = model._block_means(lambda t: np.asarray(t, dtype=float) ** 1.5)
+    blocks = model._grounds.posterior.channel.blocks
+    mean, spread = model._grounds.means(lambda t: np.asarray(t, dtype=float) ** 1.5)
     for j in (0, 5, blocks.covered - 1):
-        values = np.arange(blocks.first[j], min(blocks.stop[j], model._top + 1)) ** 1.5
+        values = np.arange(blocks.first[j], min(blocks.stop[j], model._grounds.top + 1)) ** 1.5
         assert mean[j] == pytest.approx(values.mean())
         assert spread[j] == pytest.approx(values.var(), abs=1e-6 * values.mean() ** 2 + 1e-9)
 
@@ -213,3 +215,41 @@ def _never_contradicts(p, level):
     wider = p._answers(k, k, 0.5 + level / 2, 1.0)
     assert (wider.high - wider.low >= exact.high - exact.low - 0.01 * p.items).all()  # windows are whole
     assert 0 <= stats.norm.cdf(p.total.low) <= 1
+
+
+def test_ones_that_the_noise_takes_for_zeros_are_allowed_for():
+    """Where the noise leaves the mean of 16,000 cells open by more than 1, all of them may hold 1, or none."""
+    rng = np.random.default_rng(1)
+    counts = np.repeat([1, 2000], 16_000)
+    p = reconstruct(noisy_profile(rng, counts, DiscreteLaplace("0.08", 19)))
+    asked = p.at_least(1)
+    assert p.kind == "model"
+    assert asked.high >= 16_000 + 16_000 / 4 - 10
+    assert p.at_least(0).interval == pytest.approx((32_000, 32_000), abs=10)  # but no cell holds less than 0
+    assert p.at_least(1000).high - p.at_least(1000).low < 1000
+
+
+def test_limits_open_towards_counts_that_an_atom_may_hold_too():
+    """Two thousand items at 94 and 101 look like one atom between: the farther from it, the fewer, without a gap."""
+    rng = np.random.default_rng(3)
+    counts = np.concatenate([np.repeat([94, 101], 1000), np.zeros(2000, dtype=np.int64)])
+    p = reconstruct(noisy_profile(rng, counts, DiscreteLaplace("0.21", 2))).with_intervals("model")
+    k = np.arange(80, 115)
+    fewest, most = p._rearranged(k)
+    here = p._centres(k, np.full_like(k, NO_END))[0]
+    assert (fewest <= here).all()
+    assert (here <= most).all()
+    assert (np.diff([fewest, most]) <= 0).all()
+    open_ = most - fewest > 100
+    assert open_[(k >= 95) & (k <= 101)].all()
+    for t in range(94, 102):
+        asked, true = p.at_least(t), float((counts >= t).sum())
+        assert max(asked.low - true, true - asked.high) < 3 * (asked.high - asked.low)
+
+
+def test_little_noise_hides_no_rearrangement():
+    _, noisy = geometric(np.random.default_rng(1), epsilon=3, cells=20_000)
+    p = reconstruct(noisy).with_intervals("model")
+    k = np.arange(1, 20)
+    fewest, most = p._rearranged(k)
+    assert fewest == pytest.approx(most)

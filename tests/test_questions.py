@@ -63,8 +63,8 @@ def test_keys_are_read_however_they_are_joined() -> None:
 def test_words_follow_the_noun() -> None:
     users = noun("user")
     assert DISTINCT.labelled(users) == "Distinct users"
-    assert at_least(3).said("about 5", users) == "about 5 users were seen at least 3 times."
-    assert exactly(1).said("about 5", ITEM) == "about 5 items occurred exactly once."
+    assert at_least(3).sentence.format(about="about 5", **vars(users)) == "about 5 users were seen at least 3 times."
+    assert exactly(1).sentence.format(about="about 5", **vars(ITEM)) == "about 5 items occurred exactly once."
     assert [noun(word).many for word in ("person", "box", "city", "day")] == ["people", "boxes", "cities", "days"]
     for wrong in ("", " ", "mouse/"):
         with pytest.raises(InputError, match="noun must be a word"):

@@ -37,12 +37,10 @@ adds the sampling variance of a finite population.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 from scipy.optimize import isotonic_regression
 
@@ -107,23 +105,14 @@ def bounded_normal(estimate: Floats, stderr: Floats, size: float, level: float) 
     mirrored = estimate > size / 2
     near = np.where(mirrored, size - estimate, estimate)
     safe = np.where(stderr > 0, stderr, 1.0)
-    low, high = _unified(near / safe, level)
-    low = np.where(stderr > 0, low * safe, near).clip(0, size)
-    high = np.where(stderr > 0, high * safe, near).clip(0, size)
-    return np.where(mirrored, size - high, low), np.where(mirrored, size - low, high)
-
-
-def _unified(x: Floats, level: float) -> tuple[Floats, Floats]:
-    """Feldman–Cousins limits for the mean μ ≥ 0 of one normal observation x with standard deviation 1."""
-    z = float(special.ndtri((1 + level) / 2))
+    x, z, one_sided = near / safe, float(special.ndtri((1 + level) / 2)), float(special.ndtri(level))
     mu, first, last = _acceptance(level)
     low = np.where(x > last[-1], x - z, np.interp(x, last, mu, left=0.0))
-    far = np.maximum(-x, 1.0)
     high = np.where(x > first[-1], x + z, np.interp(x, first, mu))
     # x below the table: the acceptance edge x₁ ≈ −s²/(2μ) gives μ ≈ s²/(2|x|)
-    one_sided = float(special.ndtri(level))
-    high = np.where(x < first[0], one_sided**2 / (2 * far), high)
-    return low, high
+    high = np.where(x < first[0], one_sided**2 / (2 * np.maximum(-x, 1.0)), high)
+    low, high = (np.where(stderr > 0, end * safe, near).clip(0, size) for end in (low, high))
+    return np.where(mirrored, size - high, low), np.where(mirrored, size - low, high)
 
 
 @lru_cache(maxsize=32)
@@ -169,81 +158,53 @@ def binomial_upper(successes: Floats, q: float, alpha: float) -> Floats:
     return np.asarray(limit[where])
 
 
-class _Cells:
-    """Look-ups in a noisy profile: how many cells hold x, or at most x."""
-
-    def __init__(self, values: Int64, tally: Int64) -> None:
-        self.values = values
-        self.tally = tally
-        self.running = np.concatenate([[0], np.cumsum(tally)])
-
-    def at(self, x: Int64) -> Int64:
-        where = np.searchsorted(self.values, x).clip(max=self.values.size - 1)
-        return np.asarray(np.where(self.values[where] == x, self.tally[where], 0))
-
-    def upto(self, x: Int64) -> Int64:
-        return np.asarray(self.running[np.searchsorted(self.values, x, side="right")])
-
-    def between(self, lo: Int64, hi: Int64) -> Int64:
-        return np.asarray(np.maximum(self.upto(hi) - self.upto(lo - 1), 0))
-
-
-@dataclass(frozen=True, eq=False)
 class Bands:
     """Interval estimates for numbers of items in bands of counts, from one noisy profile.
 
     noisy : the noisy profile
     items : number of items the answers are scaled to (the domain of a sampled sketch, else the cells)
+    rate : share of the items that have a cell
+    values, tally : the noisy profile as the filter sees it, folded at 0 for ρ = 1; ``running`` adds it up
+    steps : C(j) for j = −J..J − 1, what the filter makes of a step up at 0
     """
 
-    noisy: NoisyProfile
-    items: int
-    _curves: dict[float, tuple[Floats, Floats]] = field(default_factory=dict, init=False, repr=False)
-    _leasts: dict[tuple[int, int], tuple[float, float]] = field(default_factory=dict, init=False, repr=False)
-    """What :meth:`_curve` and :meth:`_least` have found: every question asks for the same few."""
+    def __init__(self, noisy: NoisyProfile, items: int) -> None:
+        self.noisy, self.items, self.rate = noisy, items, noisy.cells / items
+        self.values, self.tally = noisy.folded() if noisy.noise.power == 1 else (noisy.values, noisy.tally)
+        self.running = np.concatenate([[0], np.cumsum(self.tally)])
+        self.steps = np.cumsum(inverse_taps(noisy.noise))[:-1]
+        self._curves: dict[float, tuple[Floats, Floats]] = {}
+        self._leasts: dict[tuple[int, int], tuple[float, float]] = {}  # every question asks for the same few
 
-    @cached_property
-    def cells(self) -> _Cells:
-        """The noisy profile as the filter sees it: folded at 0 for ρ = 1."""
-        folds = self.noisy.noise.power == 1
-        return _Cells(*(self.noisy.folded() if folds else (self.noisy.values, self.noisy.tally)))
-
-    @cached_property
-    def rate(self) -> float:
-        """Share of the items that have a cell."""
-        return self.noisy.cells / self.items
-
-    @cached_property
-    def steps(self) -> Floats:
-        """C(j) for j = −J..J − 1: what the filter makes of a step up at 0."""
-        return np.cumsum(inverse_taps(self.noisy.noise))[:-1]
+    def between(self, lo: Int64, hi: Int64) -> Int64:
+        """How many cells show lo..hi."""
+        upto = self.running[np.searchsorted(self.values, hi, side="right")]
+        return np.asarray(np.maximum(upto - self.running[np.searchsorted(self.values, lo - 1, side="right")], 0))
 
     def limits(self, lo: Int64, hi: Int64, level: float) -> Limits:
         """Return estimate, standard error and interval of the number of items with count in lo..hi."""
-        size = max(1, CHUNK // max(1, 2 * self.steps.size))
         with np.errstate(over="ignore", invalid="ignore"):  # after many merges: no limits but 0 and all items
-            parts = [self._limits(lo[i : i + size], hi[i : i + size], level) for i in range(0, lo.size, size)]
-        return Limits(*(np.concatenate(column) for column in zip(*parts)))
-
-    def _limits(self, lo: Int64, hi: Int64, level: float) -> Limits:
-        estimate, variance = self.linear(lo, hi)
-        scale = 1 / self.rate
-        share = (estimate / self.noisy.cells).clip(0, 1)
-        sampling = (1 - self.rate) * self.noisy.cells * share * (1 - share)
-        estimate, stderr = scale * estimate, scale * np.sqrt(variance + sampling)
-        low, high = bounded_normal(estimate, stderr, self.items, level)
-        if (entry := lo == hi).any():
-            miss = min(ALLOWANCE * (1 - level), 1 - level / 2)
-            low[entry], high[entry] = bounded_normal(estimate[entry], stderr[entry], self.items, 1 - miss)
-        guard = GUARD * (1 - level) / 2
-        high = self.upper(lo, hi, guard, high)
-        low = np.minimum(np.maximum(low, self.lower(lo, hi, guard)), high)
-        return Limits(estimate, stderr, low, high)
+            estimate, variance = self.linear(lo, hi)
+            share = (estimate / self.noisy.cells).clip(0, 1)
+            sampling = (1 - self.rate) * self.noisy.cells * share * (1 - share)
+            estimate, stderr = estimate * (1 / self.rate), np.sqrt(variance + sampling) * (1 / self.rate)
+            low, high = bounded_normal(estimate, stderr, self.items, level)
+            if (entry := lo == hi).any():
+                miss = min(ALLOWANCE * (1 - level), 1 - level / 2)
+                low[entry], high[entry] = bounded_normal(estimate[entry], stderr[entry], self.items, 1 - miss)
+            return Limits(estimate, stderr, *self._dominated(lo, hi, low, high, GUARD * (1 - level) / 2))
 
     def consistent(self, lo: Int64, hi: Int64, level: float) -> Limits:
-        """The same, with limits of "at least" that fall, and none of a band above those of its lower end."""
-        found = self.limits(lo, hi, level)
-        low, high = self._curve(level)
+        """The same, with limits of "at least" that fall, and none of a band above those of its lower end.
+
+        A curve that falls is nearer to a band whose ends are made to fall than to the band itself [2]_.
+        """
+        if level not in self._curves:
+            k = np.arange(min(max(int(self.noisy.values[-1]), 0) + 2, LONGEST_CURVE))
+            ends = self.limits(k, np.full_like(k, NO_END), level)[2:]
+            low, high = (np.asarray(isotonic_regression(end, increasing=False).x) for end in ends)
+            self._curves[level] = low, high
+        found, (low, high) = self.limits(lo, hi, level), self._curves[level]
         at = np.minimum(lo, low.size - 1)
         # past the last noisy count the curve is as it is there, unless it was cut short of that
         whole = low.size > max(int(self.noisy.values[-1]), 0) + 1
@@ -252,22 +213,15 @@ class Bands:
         high = np.where(inside & open_above, high[at], np.minimum(found.high, high[at]))
         return Limits(found.estimate, found.stderr, np.minimum(low, high), high)
 
-    def _curve(self, level: float) -> tuple[Floats, Floats]:
-        """Limits of "at least k" for k = 0, 1, …, each end the nearest that falls.
-
-        A curve that falls is nearer to a band whose ends are made to fall than to the band itself [2]_.
-        """
-        if level not in self._curves:
-            k = np.arange(min(max(int(self.noisy.values[-1]), 0) + 2, LONGEST_CURVE))
-            found = self.limits(k, np.full_like(k, NO_END), level)
-            self._curves[level] = (
-                np.asarray(isotonic_regression(found.low, increasing=False).x),
-                np.asarray(isotonic_regression(found.high, increasing=False).x),
-            )
-        return self._curves[level]
-
     def linear(self, lo: Int64, hi: Int64) -> tuple[Floats, Floats]:
-        """Return the unbiased estimate of the number of cells in each band, and its variance estimate."""
+        """Return the unbiased estimate of the number of cells in each band, and its variance estimate.
+
+        Σ w(x) over the cells, those beside an edge weighed one by one, and Σ (w² − w).
+        """
+        size = max(1, CHUNK // max(1, 2 * self.steps.size))
+        if lo.size > size:
+            parts = [self.linear(lo[i : i + size], hi[i : i + size]) for i in range(0, lo.size, size)]
+            return np.concatenate([one for one, _ in parts]), np.concatenate([one for _, one in parts])
         half = self.steps.size // 2
         offsets = np.arange(-half, half, dtype=np.int64)
         left, right = lo[:, None] + offsets, hi[:, None] + 1 + offsets
@@ -279,22 +233,20 @@ class Bands:
         used = np.concatenate([left_on, fresh], axis=1)
         if self.noisy.noise.power == 1:
             used = used & (x >= 0)
-        seen = np.where(used, self.cells.at(x), 0).astype(float)
-        plain = self.cells.between(np.where(lo > 0, lo, -NO_END), np.minimum(hi, NO_END)).astype(float)
+        where = np.searchsorted(self.values, x).clip(max=self.values.size - 1)
+        seen = np.where(used & (self.values[where] == x), self.tally[where], 0).astype(float)
+        plain = self.between(np.where(lo > 0, lo, -NO_END), np.minimum(hi, NO_END)).astype(float)
+        spread = np.where(used, weight * weight - weight, 0)
         estimate = plain + (seen * (weight - inside)).sum(axis=1)
-        spread = weight * weight - weight
-        variance = self._variance(seen, np.where(used, spread, 0), lo, hi)
-        for i in np.flatnonzero(self._near_zero(lo) | self._near_zero(hi + 1)):
+        variance = self._variance(seen, spread, lo, hi)
+        power, edges = self.noisy.noise.power, np.stack([lo, hi + 1])
+        chosen = (edges >= 1) & (edges < 2 * math.ceil(power)) & (1 < power <= HIGHEST_POWER)
+        for i in np.flatnonzero(chosen.any(axis=0)):  # a choice of weights below 0 reaches an edge up to 2ρ − 1
             band = int(lo[i]), int(hi[i])
             if band not in self._leasts:
                 self._leasts[band] = self._least(*band)
             estimate[i], variance[i] = self._leasts[band]
         return estimate, variance
-
-    def _near_zero(self, edge: Int64) -> NDArray[np.bool_]:
-        """Whether a choice of weights below 0 reaches this edge: up to 2ρ − 1 for powers above 1."""
-        power = self.noisy.noise.power
-        return np.asarray((edge >= 1) & (edge < 2 * math.ceil(power)) & (1 < power <= HIGHEST_POWER))
 
     def _least(self, lo: int, hi: int) -> tuple[float, float]:
         """Estimate and variance with the weights of least variance; the variance is at least that of one cell more."""
@@ -321,23 +273,17 @@ class Bands:
         variance = (seen * spread).sum(axis=1)
         concentration = (seen * spread**2).sum(axis=1)
         few = np.flatnonzero(variance**2 < FEW * concentration + (variance <= 0))
-        if few.size:
-            # The cells at the edges decide, so the windows lie around the edges of the band.
-            total = spread[few].sum(axis=1).clip(0)
-            raised = total * self._mean_bound(lo[few], hi[few])
-            variance[few] = np.maximum(variance[few], raised)
-        return np.asarray(variance.clip(0))
-
-    def _mean_bound(self, lo: Int64, hi: Int64) -> Floats:
-        """Bound the mean number of cells at a single noisy value next to an edge of the band."""
-        peak = float(self.noisy.noise.pmf(0))
-        bound = np.zeros(lo.size)
+        if not few.size:
+            return np.asarray(variance.clip(0))
+        # The cells at the edges decide, so the windows lie around the edges of the band.
+        lo, hi, peak, bound = lo[few], hi[few], float(self.noisy.noise.pmf(0)), np.zeros(few.size)
         for width, q, _ in windows(self.noisy.noise, GUARD * 0.025):
             for edge in (lo, np.minimum(hi, NO_END)):
-                inside = self.cells.between(edge - width, edge + width)
                 real = (edge > 0) & (edge < NO_END)
-                bound = np.maximum(bound, np.where(real | (hi == 0), (inside + 1) * peak / q, 0))
-        return bound
+                mean = (self.between(edge - width, edge + width) + 1) * peak / q
+                bound = np.maximum(bound, np.where(real | (hi == 0), mean, 0))
+        variance[few] = np.maximum(variance[few], spread[few].sum(axis=1).clip(0) * bound)
+        return np.asarray(variance.clip(0))
 
     def correlation(self, lo: Int64, hi: Int64) -> Floats:
         """Correlations of the errors of single entries (hi = lo), or of ascending "at least" (no end)."""
@@ -355,24 +301,41 @@ class Bands:
     def _entry_covariance(self, t: Int64) -> Floats:
         """Σ_cells w_s·w_t, less the cells at t on the diagonal."""
         half = self.steps.size // 2
-        near = np.unique(np.searchsorted(self.cells.values, (t[:, None] + np.arange(-half - 1, half + 2)).ravel()))
-        near = near[near < self.cells.values.size]
-        x = self.cells.values[near][None, :]
+        near = np.unique(np.searchsorted(self.values, (t[:, None] + np.arange(-half - 1, half + 2)).ravel()))
+        near = near[near < self.values.size]
+        x = self.values[near][None, :]
         w = self._rise(x, t[:, None]) - self._rise(x, t[:, None] + 1)
-        found = (w * self.cells.tally[near]) @ w.T
-        found[np.diag_indices_from(found)] -= (w @ self.cells.tally[near]).clip(0)
+        found = (w * self.tally[near]) @ w.T
+        found[np.diag_indices_from(found)] -= (w @ self.tally[near]).clip(0)
         return np.asarray(found)
 
-    def upper(self, lo: Int64, hi: Int64, alpha: float, known: Floats) -> Floats:
-        """Lower the ``known`` upper limits to those by domination where these are smaller, at error ``alpha``."""
-        best = known.copy()
+    def _dominated(
+        self, lo: Int64, hi: Int64, low: Floats, high: Floats, alpha: float
+    ) -> tuple[Floats, Floats]:
+        """Narrow limits to those by domination, each at error ``alpha``: above by windows, below by what shows inside.
+
+        Of the cells from below that show inside the band, a share of at most ``ratio`` shows at lo + shift or above, so
+        at least 1 − ratio of them are among those at lo..lo + shift − 1; from above likewise: the strays.
+        """
+        high = high.copy()
         for width, q, spent in windows(self.noisy.noise, alpha):
-            inside = self.cells.between(np.where(lo > 0, lo - width, -NO_END), hi + width).astype(float)
-            # a limit lies above inside/q − 1, so it is worked out only where it may matter
-            matters = np.flatnonzero(inside / (q * self.rate) - 1 < best)
+            seen = self.between(np.where(lo > 0, lo - width, -NO_END), hi + width).astype(float)
+            # a limit lies above seen/q − 1, so it is worked out only where it may matter
+            matters = np.flatnonzero(seen / (q * self.rate) - 1 < high)
             if matters.size:
-                best[matters] = np.minimum(best[matters], binomial_upper(inside[matters], q * self.rate, spent))
-        return best
+                high[matters] = np.minimum(high[matters], binomial_upper(seen[matters], q * self.rate, spent))
+        inner = shifts(self.noisy.noise)
+        wide = np.flatnonzero((hi - lo > 2 * inner[0][0]) & (self.rate >= 1))
+        if wide.size:
+            lo, hi, mean, (nearest, share) = lo[wide], hi[wide], np.zeros(wide.size), inner[0]
+            for real, start in ((lo > 0, lo), (hi < NO_END, hi - nearest + 1)):
+                seen = self.between(start, start + nearest - 1)
+                mean += np.where(real, special.gammaincinv(seen + 1.0, 1 - alpha / 4) / (1 - share), 0.0)
+            for shift, ratio in inner:
+                seen = self.between(np.where(lo > 0, lo + shift, -NO_END), np.where(hi < NO_END, hi - shift, hi))
+                strays = poisson_quantile(mean * ratio, alpha / (2 * len(inner)))
+                low[wide] = np.maximum(low[wide], seen - strays)
+        return np.minimum(np.maximum(low, 0.0), high), high
 
     def breakpoints(self, level: float) -> Int64:
         """Return the offsets k − v, v a noisy value, at which the interval of at_least(k) can change."""
@@ -381,34 +344,6 @@ class Bands:
         inner = [-shift for shift, _ in shifts(self.noisy.noise)]
         spots = {0, 1, half, half + 1, -half, *widths, *(-w for w in widths), *inner}
         return np.array(sorted({s + e for s in spots for e in (-1, 0, 1)}), dtype=np.int64)
-
-    def lower(self, lo: Int64, hi: Int64, alpha: float) -> Floats:
-        """Lower limit by domination, at error probability ``alpha``: what shows well inside, less the strays."""
-        best = np.zeros(lo.size)
-        wide = np.flatnonzero(hi - lo > 2 * shifts(self.noisy.noise)[0][0])
-        if not wide.size or self.rate < 1:
-            return best
-        lo, hi = lo[wide], hi[wide]
-        mean = self._strays(lo, hi, alpha / 2)
-        for shift, ratio in shifts(self.noisy.noise):
-            inside = self.cells.between(np.where(lo > 0, lo + shift, -NO_END), np.where(hi < NO_END, hi - shift, hi))
-            strays = poisson_quantile(mean * ratio, alpha / (2 * len(shifts(self.noisy.noise))))
-            best[wide] = np.maximum(best[wide], inside - strays)
-        return best
-
-    def _strays(self, lo: Int64, hi: Int64, alpha: float) -> Floats:
-        """Upper limit for the mean number of cells from outside that show inside the band.
-
-        Of those from below, a share of at most ``ratio`` shows at lo + shift or above, so at least 1 − ratio of them
-        are among the cells at lo..lo + shift − 1; from above likewise.
-        """
-        shift, ratio = shifts(self.noisy.noise)[0]
-        mean = np.zeros(lo.size)
-        for real, start in ((lo > 0, lo), (hi < NO_END, hi - shift + 1)):
-            seen = self.cells.between(start, start + shift - 1)
-            limit = special.gammaincinv(seen + 1.0, 1 - alpha / 2) / (1 - ratio)
-            mean += np.where(real, limit, 0.0)
-        return mean
 
 
 def _normed(covariance: Floats) -> Floats:

@@ -50,6 +50,7 @@ class Check:
     apparent : the ε these cells look like, log(1 + n/S); infinite when none is below 0
     rate, shape : the two p-values
     verdict : "as claimed", "wrong rate", "wrong law", "clamped" or why there is none
+    p_value : the smaller p-value, doubled because there are two tests
     """
 
     available: bool
@@ -59,15 +60,7 @@ class Check:
     rate: float
     shape: float
     verdict: str
-
-    @property
-    def p_value(self) -> float:
-        """The smaller p-value, doubled because there are two tests."""
-        return min(1.0, 2 * min(self.rate, self.shape))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields and the p-value as a dict."""
-        return {**self.__dict__, "p_value": self.p_value}
+    p_value: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -103,11 +96,9 @@ def check_claim(noisy: NoisyProfile) -> Check:
     above = special.betainc(total, n, noisy.noise.a) if total > 0 else 1.0  # P(S ≥ total)
     rate, shape = float(min(1.0, 2 * min(below, above))), _shape(depth, tally, noisy.noise.a)
     apparent = math.log1p(n / total) if total > 0 else math.inf
-    check = Check(True, n, epsilon, apparent, rate, shape, "as claimed")
-    if check.p_value >= ALARM:
-        return check
+    p_value = min(1.0, 2 * min(rate, shape))
     verdict = "clamped" if total == 0 else "wrong rate" if rate <= shape else "wrong law"
-    return Check(True, n, epsilon, apparent, rate, shape, verdict)
+    return Check(True, n, epsilon, apparent, rate, shape, "as claimed" if p_value >= ALARM else verdict, p_value)
 
 
 def _shape(depth: Int64, tally: Int64, a: float) -> float:
@@ -151,7 +142,7 @@ def warn_if_wrong(check: Check) -> None:
         "wrong rate": f"they decay like epsilon={check.apparent:.3g}",
         "wrong law": "their shape is not geometric: rounded continuous Laplace and Gaussian noise are other laws",
     }[check.verdict]
-    warnings.warn(f"{head}: {tail} (p = {check.p_value:.1e})", ClaimWarning, stacklevel=4)
+    warnings.warn(f"{head}: {tail} (p = {check.p_value:.1e})", ClaimWarning, stacklevel=3)
 
 
 def claim_warnings(claim: Mapping[str, Any] | None) -> tuple[str, ...]:

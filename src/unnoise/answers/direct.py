@@ -34,7 +34,7 @@ from ..estimators.methods import Notice
 from .bands import Limits
 from .diagram import Diagram
 from .estimate import NO_END, Estimate
-from .profile import Answers, Profile
+from .profile import Answers, Profile, identity
 from .sums import xlogx
 
 __all__ = ["DirectProfile", "direct_profile"]
@@ -227,15 +227,16 @@ class DirectProfile(Profile):
     @property
     def total(self) -> Estimate:
         """Σ h, the number of occurrences: the sum of the released numbers ("at_least"), at least one for every item."""
-        return self._total(0.95)
 
-    def _total(self, level: float) -> Estimate:
-        estimate, stderr, low, high = self._sum(_identity, level)
-        value = max(estimate, self.number) if self.curve.released == "at_least" else self._sum_value(_identity)
-        value = value if self.number else 0.0  # no items, no occurrences
-        items = self.distinct.at(level)  # and no item without one
-        low, high = max(low, items.low), math.inf if self._saturated else max(high, items.high)
-        return Estimate(value, stderr, min(low, value), max(high, value), level, self._total)
+        def at(level: float) -> Estimate:
+            estimate, stderr, low, high = self._sum(identity, level)
+            value = max(estimate, self.number) if self.curve.released == "at_least" else self._sum_value(identity)
+            value = value if self.number else 0.0  # no items, no occurrences
+            items = self.distinct.at(level)  # and no item without one
+            low, high = max(low, items.low), math.inf if self._saturated else max(high, items.high)
+            return Estimate(value, stderr, min(low, value), max(high, value), level, at)
+
+        return at(0.95)
 
     @property
     def _saturated(self) -> bool:
@@ -245,7 +246,7 @@ class DirectProfile(Profile):
 
     def _entropy(self, level: float) -> tuple[float, float, float, float]:
         most = float(np.log(max(self.distinct.at(level).high, 1.0)))
-        total, weighted = self._sum_value(_identity), self._sum_value(xlogx)
+        total, weighted = self._sum_value(identity), self._sum_value(xlogx)
         if total <= 0:
             return 0.0, most / 2, 0.0, most
 
@@ -300,10 +301,6 @@ def direct_profile(curve: NoisyCurve) -> DirectProfile:
     unbounded = curve.released == "exactly" and curve.max_contributions is None
     mass = items / items.sum()
     return DirectProfile(support, mass, "falling", curve, notes, None, number, notices=UNBOUNDED if unbounded else ())
-
-
-def _identity(t: NDArray[Any]) -> Floats:
-    return np.asarray(t, dtype=float)
 
 
 def _values(g: Function, t: Int64) -> Floats:

@@ -14,15 +14,8 @@ Where answers come from (:mod:`unnoise.estimators.collisions` has the mathematic
   it, so that ``total`` is Σ t·counts[t]: N_t becomes N_t·(1 + c·t), the least change in units of N_t's own Poisson
   variance that reaches that sum [1]_; it falls on the few large items, whose number is what the sum knows better.
 
-An interval reaches from the value as far as a normal and a log-normal variable of this variance would, whichever is
-further: the same where the error is small, and honest about numbers that cannot be negative where it is not. At or
-above k there are never more items than at or above k − 1, and never more than a k-th of all occurrences: limits obey
-both. Where only a share P of the items was seen, the variance is never below that of a few unseen items:
-3.6·(1/P)(1/P − 1).
-
-``data_share`` is the variance stated over that which the cells alone would give, without a walk to join the counts: 1
-where the model adds nothing, near 0 where the answer is the model's. Where even the model leaves the number open
-within a factor of four it is marked: too noisy to tell.
+Intervals, ``data_share`` and marks are those of :mod:`unnoise.answers.modelled`. Where only a share P of the items was
+seen, the variance is never below that of a few unseen items: 3.6·(1/P)(1/P − 1).
 
 .. [1] J.-C. Deville, C.-E. Särndal, "Calibration estimators in survey sampling", JASA 87 (1992) 376.
 .. [2] E. C. Fieller, "Some problems in interval estimation", JRSS B 16 (1954) 175.
@@ -40,16 +33,13 @@ import numpy as np
 from scipy.optimize import brentq
 
 from ..arrays import Floats, Int64
-from ..engine.posterior import Posterior
 from ..errors import InputError
 from ..estimators.collisions import ItemLaw, collisions, decompound
-from ..estimators.linear import Function
 from ..estimators.methods import METHODS, Notice, estimate_law
 from ..noisy import NoisyProfile
-from .bands import Limits
-from .estimate import NO_END, TOO_NOISY, Estimate
-from .modelled import ModelledProfile
-from .profile import Answers, Profile, identity
+from .estimate import TOO_NOISY, Estimate
+from .modelled import Grounds, ModelledProfile
+from .profile import Profile, identity
 from .render import sensible
 from .sums import bounded, sum_limits
 
@@ -96,95 +86,26 @@ class ItemProfile(ModelledProfile):
         """The posterior that the intervals are made from."""
         return self.given_law or collisions(self.noisy, max_count=self.max_count)
 
-    @property
-    def _posterior(self) -> Posterior:
-        return self.law.posterior
-
-    @property
-    def _top(self) -> int:
-        return self.law.top
-
-    @property
-    def _share(self) -> float:
-        return self.law.share
-
-    @property
-    def _whole(self) -> float:
-        return math.inf
-
-    @property
-    def _above(self) -> float:
-        return 0.0
-
-    # ---------------------------------------------------------------- numbers of items
-
-    def _band_variance(self, lo: Int64, hi: Int64) -> Floats:
-        """Variance of the number of items in each band: by the blocks up to the last row, by the tail above it."""
-        variance = self._variance(self._shares(lo, hi)) + self._unseen
-        tail, top = self.law.tail, self.law.top
-        if tail is None:
-            return variance
-        for k in (lo, np.where(hi < NO_END, hi + 1, lo)):
-            beyond = (k > top) & (hi >= lo)
-            if beyond.any():
-                variance[beyond] += np.maximum(tail.at_least(k[beyond])[1], 0)
-        single = (hi == lo) & (lo > top)
-        if single.any():
-            variance[single] = np.maximum(tail.entries(lo[single])[1], 0) + 1 + self._unseen  # one item more or less
-        return variance
-
-    def _centres(self, lo: Int64, hi: Int64) -> tuple[Floats, ...]:
-        """The value, and the posterior's mean, from which calibration may have moved it."""
-        value = self._band_values(lo, hi)
-        return value, np.where(lo <= self._top, super()._centres(lo, hi)[0], value)
-
-    def _sum_centre(self, g: Function) -> float:
-        return self._sum_value(g)
-
-    def _beyond(self, lo: Int64, hi: Int64, level: float, found: Limits) -> Limits:
-        """Where no cell is above the last row, bands there may hold what may lie there at all.
-
-        There is no end to the items, and a tail's variance is among that of the bands.
-        """
-        far = (lo > self._top) & (hi < NO_END)
-        if self.law.tail is None and far.any():
-            found.high[far] = np.maximum(found.high[far], self._above_blocks(lo[far], level)[1])
-        return found
-
-    def _answers(self, lo: Int64, hi: Int64, level: float, unit: float) -> Answers:
-        """Bands with their values; as shares of the items they stay between 0 and 1."""
-        if unit == 1:
-            return super()._answers(lo, hi, level, unit)
-        if self.number == 0:
-            nothing = np.zeros(lo.size)
-            return Answers(nothing, nothing + 0.5, nothing, np.where(hi < 1, 0.0, nothing + 1))
-        value, stderr, low, high = super()._answers(lo, hi, level, unit)
-        return Answers(value, stderr, low.clip(max=1), high.clip(max=1))
-
-    # ---------------------------------------------------------------- sums over items
-
-    def _far_variance(self, g: Function) -> float:
-        return 0.0 if self.law.tail is None else super()._far_variance(g)
-
-    @property
-    def _far_share(self) -> float:
-        return 1.0 if self.law.tail is None else self.law.tail.far_share
-
-    @property
-    def _far_blur(self) -> float:
-        return self.noisy.noise.variance + self._shared_variance
-
     @cached_property
-    def _shared_variance(self) -> float:
-        """Variance of what smaller items add to the cell of a large one: Σ λ_t·t² up to the last row."""
-        near = self.support <= self.law.top
-        square = float((self.mass * self.number)[near] @ self.support[near].astype(float) ** 2)
-        return square * max(part.share / part.noisy.cells for part in self.law.used)
+    def _grounds(self) -> Grounds:
+        law, near = self.law, self.support <= self.law.top
+        far, first = None, int(law.posterior.channel.blocks.first[0])
+        if law.tail is not None:  # what smaller items add to the cell of a large one has the variance Σ λ_t·t²
+            square = float((self.mass * self.number)[near] @ self.support[near].astype(float) ** 2)
+            shared = square * max(part.share / part.noisy.cells for part in law.used)
+            far = law.tail.far_share, self.noisy.noise.variance + shared
+        return Grounds(law.posterior, first, law.top, law.share, math.inf, 0.0, far, law.tail)
 
-    def _total(self, level: float) -> Estimate:
+    @property
+    def total(self) -> Estimate:
+        """Σ h, the number of occurrences: the sum of all cells, whatever collides."""
         value = total_of(self.noisy)
-        found = sum_limits(self.noisy, identity, level, items=self.cells)
-        return Estimate(value, found[1], *bounded(value, found, 0.0), level, self._total)
+
+        def at(level: float) -> Estimate:
+            found = sum_limits(self.noisy, identity, level, items=self.noisy.cells)
+            return Estimate(value, found[1], *bounded(value, found, 0.0), level, at)
+
+        return at(0.95)
 
 
 def item_profile(
@@ -258,22 +179,18 @@ def _wrap(
     support: Int64, items: Floats, method: str, noisy: NoisyProfile, notes: dict[str, Any], law: ItemLaw | None,
     max_count: int | None,
 ) -> ItemProfile:
-    """Turn item numbers into shares; an empty sketch has all its (no) items at count 1."""
+    """Turn item numbers into shares, with notices; an empty sketch has all its (no) items at count 1."""
     total = total_of(noisy)
     items = _calibrated(support, items, total)
     number = float(items.sum())
     if total == 0 or number == 0:
         support, items, number = np.ones(1, dtype=np.int64), np.ones(1), 0.0
     profile = ItemProfile(support, items / items.sum(), method, noisy, notes, max_count, number, law)
-    return replace(profile, notices=_notices(profile)) if law is not None else profile
-
-
-def _notices(profile: ItemProfile) -> tuple[Notice, ...]:
-    """What a reader must know of these items."""
-    found = []
-    distinct = profile.distinct
-    if profile.load > HIGH_LOAD:
-        found.append(Notice("overload", f"about {profile.load:.1f} items share each cell: shares of small counts are "
+    if law is None:
+        return profile
+    found, distinct, load = [], profile.distinct, float(notes["load"])
+    if load > HIGH_LOAD:
+        found.append(Notice("overload", f"about {load:.1f} items share each cell: shares of small counts are "
                             f"uncertain; more cells would tell more"))
     if distinct.marked:
         _, low, high = sensible(distinct)
@@ -283,6 +200,6 @@ def _notices(profile: ItemProfile) -> tuple[Notice, ...]:
         found.append(Notice("model", f"the number of items is mostly the model's: the cells alone would leave it "
                             f"{1 / math.sqrt(max(distinct.data_share, 1e-12)):.0f} times as uncertain; it is right for "
                             f"profiles that are smooth in the logarithm of the count"))
-    if profile.law.diagnostics["uncertified"]:
+    if law.diagnostics["uncertified"]:
         found.append(Notice("misfit", "no model fits the cells everywhere: some counts want more items than any gives"))
-    return tuple(found)
+    return replace(profile, notices=tuple(found))

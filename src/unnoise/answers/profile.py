@@ -17,7 +17,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ from . import render as _render
 from .bands import Bands, Limits
 from .check import claim_warnings
 from .estimate import KINDS, NO_END, Columnar, Estimate
+from .questions import Asked, Sheet
 from .sums import bounded, check_growth, entropy_limits, sum_limits, vectorised, xlogx
 
 if TYPE_CHECKING:
@@ -148,6 +149,8 @@ class Profile:
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     max_count: int | None = None
     notices: tuple[Notice, ...] = field(default=(), kw_only=True)
+    kind: ClassVar[str] = "robust"
+    """Where the intervals come from: "robust" or "model"."""
 
     @classmethod
     def from_fit(
@@ -168,12 +171,8 @@ class Profile:
     @property
     def items(self) -> float:
         """Number of items the fractions are shares of: the domain (known, sampled)."""
-        return self._size
-
-    @property
-    def _size(self) -> int:
         layout = self.noisy.layout
-        return layout.domain if layout.kind == "sampled" and layout.domain else self.cells
+        return layout.domain if layout.kind == "sampled" and layout.domain else self.noisy.cells
 
     @property
     def fractions(self) -> Floats:
@@ -196,7 +195,7 @@ class Profile:
 
     @cached_property
     def _band_estimator(self) -> Bands:
-        return Bands(self.noisy, self._size)
+        return Bands(self.noisy, int(self.items))
 
     @cached_property
     def _cumulative(self) -> Floats:
@@ -218,13 +217,13 @@ class Profile:
 
     def _sum(self, g: Function, level: float) -> tuple[float, float, float, float]:
         """Estimate Σ g(h) over the items: estimate, standard error, low, high."""
-        return sum_limits(self.noisy, g, level, items=self._size, max_count=self.max_count)
+        return sum_limits(self.noisy, g, level, items=int(self.items), max_count=self.max_count)
 
     def _sum_value(self, g: Function) -> float:
         return float(_whole(self.items * (self.mass @ np.asarray(g(self.support), dtype=float))))
 
     def _entropy(self, level: float) -> tuple[float, float, float, float]:
-        return entropy_limits(self.noisy, level, items=self._size, max_count=self.max_count)
+        return entropy_limits(self.noisy, level, items=int(self.items), max_count=self.max_count)
 
     # ---------------------------------------------------------------- entries
 
@@ -234,10 +233,13 @@ class Profile:
         return self._answers(t, t, check_level(level), self.items)
 
     def _answers(self, lo: Int64, hi: Int64, level: float, unit: float) -> Answers:
-        """Bands with their values, extended to contain them, divided by ``unit``."""
+        """Bands with their values, extended to contain them, as numbers (``unit`` 1) or as shares of all items."""
         value = self._band_values(lo, hi)
+        if unit == 0:  # a share of no items may be anything
+            return Answers(value, value + 0.5, value, np.where(hi < 1, 0.0, 1.0))
         _, stderr, low, high = self._bands(lo, hi, level)
-        low, high = np.minimum(low, value), np.maximum(high, value)
+        most = math.inf if unit == 1 else unit
+        low, high = np.minimum(np.minimum(low, most), value), np.maximum(np.minimum(high, most), value)
         return Answers(value / unit, stderr / unit, low / unit, high / unit)
 
     def _band(self, lo: int, hi: int, level: float, unit: float) -> Estimate:
@@ -268,20 +270,13 @@ class Profile:
         profile = self.with_intervals(kind or self.kind)
         return simultaneous_band(profile, t, check_level(level), at_least=at_least)
 
-    @property
-    def kind(self) -> str:
-        """Where the intervals come from: "robust" or "model"."""
-        return "robust"
-
     def with_intervals(self, kind: str) -> Profile:
         """Return the same profile with intervals of this kind: "robust" assumes nothing, "model" that it is smooth."""
-        check_choice("kind", kind, KINDS)
-        return self if kind == self.kind else self._with_intervals(kind)
-
-    def _with_intervals(self, kind: str) -> Profile:
-        """The profile with the other kind of intervals, where there is one."""
         from .modelled import ModelledProfile
 
+        check_choice("kind", kind, KINDS)
+        if kind == self.kind:
+            return self
         other = {"robust": Profile, "model": ModelledProfile}
         if type(self) not in other.values():
             raise InputError(f"kind must be {self.kind!r} for a {self.noisy.layout.kind} release, got {kind!r}")
@@ -349,29 +344,32 @@ class Profile:
     @property
     def entropy(self) -> Estimate:
         """Shannon entropy of h/Σh, in nats."""
-        return self._entropy_estimate(0.95)
-
-    def _entropy_estimate(self, level: float) -> Estimate:
-        total, weighted = self._sum_value(lambda t: t), self._sum_value(xlogx)
+        total, weighted = self._sum_value(identity), self._sum_value(xlogx)
         value = max(float(np.log(total) - weighted / total), 0.0) if total > 0 else 0.0
-        _, stderr, low, high = self._entropy(level)
-        low, high = min(low, value), max(high, value)
-        anything = low <= 0 < high and high >= math.log(max(self.distinct.at(level).high, 1.0)) - 1e-9
-        return Estimate(value, stderr, low, high, level, self._entropy_estimate, marked=anything)
+
+        def at(level: float) -> Estimate:
+            _, stderr, low, high = self._entropy(level)
+            low, high = min(low, value), max(high, value)
+            anything = low <= 0 < high and high >= math.log(max(self.distinct.at(level).high, 1.0)) - 1e-9
+            return Estimate(value, stderr, low, high, level, at, marked=anything)
+
+        return at(0.95)
 
     def quantile(self, q: float) -> Estimate:
         """Return the smallest t such that a share of at least q of the items has count ≤ t."""
-        return self._quantile(1.0 if q == 1 else check_share("q", q), 0.95)
-
-    def _quantile(self, q: float, level: float) -> Estimate:
         from scipy.special import ndtri
 
+        q = 1.0 if q == 1 else check_share("q", q)
         reached = self._cumulative[1:] >= q - 1e-12
         value = float(self.support[int(np.argmax(reached))] if reached.any() else self.support[-1])
-        low, high = self._quantile_limits(q, level)
-        low, high = min(low, value), max(high, value)
-        stderr = (high - low) / (2 * float(ndtri((1 + level) / 2)))
-        return Estimate(value, stderr, low, high, level, lambda other: self._quantile(q, other), self.kind)
+
+        def at(level: float) -> Estimate:
+            low, high = self._quantile_limits(q, level)
+            low, high = min(low, value), max(high, value)
+            stderr = (high - low) / (2 * float(ndtri((1 + level) / 2)))
+            return Estimate(value, stderr, low, high, level, at, self.kind)
+
+        return at(0.95)
 
     def _quantile_limits(self, q: float, level: float) -> tuple[float, float]:
         """Invert the band of the cumulative curve: first near occupied values, then at every count in question."""
@@ -444,7 +442,7 @@ class Profile:
 
     def to_dict(self, level: float = 0.95) -> dict[str, Any]:
         """Return everything as plain Python: parameters, headline answers, entries with intervals."""
-        return _render.as_dict(self, check_level(level))
+        return _render.whole_dict({"": Sheet.of(self, Asked(level=level))}, "")
 
     def to_json(self, *, indent: int | None = None, level: float = 0.95) -> str:
         """Return :meth:`to_dict` as JSON."""
@@ -456,7 +454,8 @@ class Profile:
         ``items``, ``low``, ``high`` and ``stderr`` are numbers of items; ``share``, ``share_low`` and ``share_high``
         are shares.
         """
-        share, items = self.entries(self.support, level), self._answers(self.support, self.support, level, 1.0)
+        level = check_level(level)
+        share, items = (self._answers(self.support, self.support, level, unit) for unit in (self.items, 1.0))
         return {
             "count": self.support, "items": items.value, "low": items.low, "high": items.high, "stderr": items.stderr,
             "share": share.value, "share_low": share.low, "share_high": share.high,

@@ -64,7 +64,7 @@ class Noun:
     def alone(self) -> Noun:
         """The same of one of them.
 
-        >>> at_least(2).said("about 1", noun("user").alone)
+        >>> at_least(2).sentence.format(about="about 1", **vars(noun("user").alone))
         'about 1 user was seen at least twice.'
         """
         return Noun(self.one, self.one, self.verb.replace("were ", "was "))
@@ -119,14 +119,6 @@ class Question:
     def labelled(self, what: Noun) -> str:
         """Return the label for such items."""
         return self.label.format(many=what.many)
-
-    def explained(self, what: Noun) -> str:
-        """Return the meaning for such items."""
-        return self.meaning.format(many=what.many, verb=what.verb)
-
-    def said(self, about: str, what: Noun) -> str:
-        """Return the answer as a sentence."""
-        return self.sentence.format(about=about, many=what.many, verb=what.verb)
 
 
 def _times(k: int) -> str:
@@ -289,11 +281,6 @@ class Sheet:
         return cls(profile, asked, {q.key: q.ask(profile).at(asked.level) for q in questions})
 
     @property
-    def questions(self) -> list[Question]:
-        """What was asked and answered, in the order of the page."""
-        return [q for q in self.asked.questions if q.key in self.answers]
-
-    @property
     def head(self) -> tuple[Question, Estimate]:
         """The question of the first sentence, with its answer."""
         first = question(self.asked.headline)
@@ -303,7 +290,7 @@ class Sheet:
     def shown(self) -> list[tuple[Question, Estimate]]:
         """What a table lists: where nobody chose the thresholds, only those that half an item may have reached."""
         chosen = self.asked.at_least is not None
-        found = [(q, self.answers[q.key]) for q in self.questions]
+        found = [(q, self.answers[q.key]) for q in self.asked.questions if q.key in self.answers]
         return [(q, e) for q, e in found if chosen or not q.whole or q is MEDIAN or e.high >= 0.5]
 
     @cached_property

@@ -78,13 +78,22 @@ def reconstruct(
     profile = _as_noisy_profile(noisy, epsilon, power, noise)
     check_noise(profile.noise)
     bound = min((each for each in (bound, profile.max_count) if each is not None), default=None)
-    given, notes = _judge(profile, method, bound, clipped)
+    if clipped:
+        given, notes = _unclip(profile, method, bound)
+    else:
+        for cliff in find_cliffs(profile):
+            _refuse(cliff, profile, method)
+        claim = check_claim(profile)
+        warn_if_wrong(claim)
+        given, notes = profile, {"claim": vars(claim).copy()}
     if profile.layout.kind == "hashed":
         from .items import item_profile
 
         return item_profile(given, method=method, norm=norm, max_count=bound, diagnostics=notes)
     fit = estimate_law(given, method, norm, bound)
-    return _with_intervals(Profile.from_fit(fit, profile, max_count=bound, diagnostics=notes))
+    notes = {**fit.diagnostics, **notes}
+    found = Profile(fit.support, fit.mass, fit.method, profile, notes, bound, notices=fit.notices)
+    return _with_intervals(found)
 
 
 def _with_intervals(profile: Profile) -> Profile:
@@ -95,7 +104,7 @@ def _with_intervals(profile: Profile) -> Profile:
     """
     noise, around = profile.noisy.noise, np.linspace(0, np.pi, 257)
     amplified = -float(np.log(noise.characteristic(around).clip(1e-300)).min())
-    if amplified < math.log(profile.cells):
+    if amplified < math.log(profile.noisy.cells):
         return profile
     try:
         other = profile.with_intervals("model")
@@ -115,20 +124,8 @@ def _from_curve(curve: NoisyCurve, method: str, bound: int | None, clipped: bool
     return direct_profile(curve)
 
 
-def _judge(
-    noisy: NoisyProfile, method: str, bound: int | None, clipped: bool
-) -> tuple[NoisyProfile, dict[str, Any]]:
-    """Refuse thresholded input, check the claim, and unfold clipped input for the methods that need it."""
-    if clipped:
-        return _unclip(noisy, method, bound)
-    for cliff in find_cliffs(noisy):
-        _refuse(cliff, noisy, method)
-    check = check_claim(noisy)
-    warn_if_wrong(check)
-    return noisy, {"claim": check.to_dict()}
-
-
 def _unclip(noisy: NoisyProfile, method: str, bound: int | None) -> tuple[NoisyProfile, dict[str, Any]]:
+    """Check clipped input, and unfold it for the methods that need what lies below 0."""
     if noisy.noise.power != 1:
         raise InputError(f"clipped counts must carry one noise (power 1), got power {noisy.noise.power}")
     if noisy.values[0] < 0:

@@ -15,13 +15,14 @@ from ..arrays import Int64
 from ..text import inert_cell, inert_html
 from .estimate import Estimate
 from .questions import ITEM, MEDIAN, TOTAL, Asked, Sheet, mark
+from .questions import question as question_of
 
 if TYPE_CHECKING:
     from .profile import Profile, Table
 
 __all__ = [
-    "Columns", "Said", "as_columns", "as_dict", "chosen_counts", "csv_text", "first_sentence", "long_table", "plain",
-    "profile_html", "profile_text", "protected", "ranges_of", "rich_table", "sensible", "sheet_dict", "span",
+    "Columns", "Said", "as_columns", "chosen_counts", "csv_text", "first_sentence", "long_table", "plain",
+    "profile_html", "profile_text", "protected", "ranges_of", "rich_table", "sensible", "span",
     "table_html", "table_text", "whole_dict",
 ]  # fmt: skip
 
@@ -37,7 +38,7 @@ NO_LIMIT = 2.0**53
 """Hardly any data have such counts: where an interval goes on to here and its value does not, nothing ended it."""
 
 EXPORTED = 10_000
-"""Most entries written by ``as_dict``; the rest is in ``to_arrow`` and its kin."""
+"""Most entries written by ``whole_dict``; the rest is in ``to_arrow`` and its kin."""
 
 
 def chosen_counts(profile: Profile, longest: int) -> Int64:
@@ -79,32 +80,25 @@ def sensible(estimate: Estimate, *, whole: bool = True) -> tuple[str, str, str]:
     >>> sensible(Estimate(3.0, 1.0, 1.0, 2.0**61)), sensible(Estimate(5e18, 1.0, 5e18, 5e18))
     (('3', '1', 'no limit'), ('5e18', '5e18', '5e18'))
     """
-    width = estimate.high - estimate.low
-    digits = 1 - math.floor(math.log10(width)) if 0 < width < math.inf else 3
     value, low, high = estimate.value, estimate.low, estimate.high
+    digits = 1 - math.floor(math.log10(high - low)) if 0 < high - low < math.inf else 3
     digits = min(digits, 0) if whole else digits
-    of_value, of_low = (max(digits, _two_digits(x)) for x in (value, low))
-    low, high = _outwards(low, of_low, math.floor), _outwards(high, digits, math.ceil)
-    end = "no limit" if value < NO_LIMIT <= high or high == math.inf else _written(high, digits)
-    return _written(value, of_value), _written(low, of_low), end
+    # however wide the interval is, two digits of value and lower end are left
+    two = (min(1 - math.floor(math.log10(abs(x))), 0) if x and math.isfinite(x) else 0 for x in (value, low))
+    of_value, of_low = (max(digits, each) for each in two)
+    end = "no limit" if value < NO_LIMIT <= high or high == math.inf else _written(high, digits, math.ceil)
+    return _written(value, of_value), _written(low, of_low, math.floor), end
 
 
-def _two_digits(x: float) -> int:
-    """Decimals (0 at most) that leave two digits of a number, however wide its interval is."""
-    return min(1 - math.floor(math.log10(abs(x))), 0) if x and math.isfinite(x) else 0
+def _written(x: float, digits: int, step: Callable[[float], int] | None = None) -> str:
+    """Round to a number of decimals, negative for tens and hundreds, in the direction of ``step``.
 
-
-def _outwards(x: float, digits: int, step: Callable[[float], int]) -> float:
-    """Round to a number of decimals in one direction; what is off by less than 1e-6 of them is there already."""
-    if not math.isfinite(x) or abs(x) >= HUGE:
-        return x
-    unit = 10.0**-digits
-    near = round(x / unit)
-    return unit * (near if abs(x / unit - near) < 1e-6 else step(x / unit))
-
-
-def _written(x: float, digits: int) -> str:
-    """Round to a number of decimals, negative for tens and hundreds."""
+    What is off by less than 1e-6 of them is there already.
+    """
+    if step is not None and abs(x) < HUGE:
+        unit = 10.0**-digits
+        near = round(x / unit)
+        x = unit * (near if abs(x / unit - near) < 1e-6 else step(x / unit))
     if abs(x) >= HUGE or not math.isfinite(x):
         return f"{x:.2g}".replace("e+", "e")
     rounded = round(x, digits) + 0.0
@@ -134,7 +128,8 @@ def first_sentence(sheet: Sheet) -> Said:
     few = question.whole and estimate.value < 0.5
     alone = (high if few else value) == "1" and question not in (MEDIAN, TOTAL)
     noun = sheet.asked.noun.alone if alone else sheet.asked.noun
-    before, _, after = question.said("at most \0" if few else "about \0", noun).partition("\0")
+    about = "at most \0" if few else "about \0"
+    before, _, after = question.sentence.format(about=about, **vars(noun)).partition("\0")
     between = "" if few else f"({low}–{high})"
     return Said(before[0].upper() + before[1:], high if few else value, between, after, mark(estimate))
 
@@ -143,8 +138,7 @@ def headline(profile: Profile) -> list[tuple[str, ...]]:
     """Return label, estimate, interval and mark of the answers that head every rendering."""
     rows: list[tuple[str, ...]] = []
     sheet = Sheet.of(profile, Asked(at_least=()))
-    for question in sorted((q for q in sheet.questions if q.key in HEAD), key=lambda q: HEAD.index(q.key)):
-        estimate = sheet.answers[question.key]
+    for question, estimate in ((question_of(key), sheet.answers[key]) for key in HEAD if key in sheet.answers):
         value, low, high = sensible(estimate, whole=question.whole)
         label = question.labelled(ITEM).lower() + ("" if question.whole else " (nats)")
         rows.append((label, value, f"{low} – {high}", mark(estimate)))
@@ -166,7 +160,7 @@ def subtitle(profile: Profile) -> str:
     what, (epsilon, unit) = "numbers" if kind == "direct" else "cells", protected(profile)
     to = "" if unit == "one occurrence" else f" for {unit}"
     added = "" if power == 1 else f", power {power}"
-    return f"{kind}, {profile.cells:,} {what}, ε = {float(epsilon):g}{to}{added}, {profile.method}"
+    return f"{kind}, {profile.noisy.cells:,} {what}, ε = {float(epsilon):g}{to}{added}, {profile.method}"
 
 
 def _grid(rows: Sequence[Sequence[str]]) -> str:
@@ -250,36 +244,34 @@ def table_html(table: Table) -> str:
 # ── for programs ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def as_dict(profile: Profile, level: float) -> dict[str, Any]:
-    """Return a profile as plain Python, ready for JSON."""
-    return sheet_dict(Sheet.of(profile, Asked(level=level)))
-
-
-def sheet_dict(sheet: Sheet) -> dict[str, Any]:
-    """Return a profile and its answers, computed already, as plain Python."""
-    profile, level = sheet.profile, sheet.asked.level
-    columns = {name: column[:EXPORTED].tolist() for name, column in profile.columns(level).items()}
-    noise, layout = profile.noisy.noise, profile.noisy.layout
-    said, (epsilon, unit) = first_sentence(sheet), protected(profile)
-    return {
-        "method": profile.method,
-        "kind": layout.kind,
-        "cells": profile.cells,
-        "items": float(profile.items),
-        "epsilon": float(epsilon),
-        "unit": unit,
-        "noise_epsilon": float(noise.epsilon),
-        "epsilon_share": float(getattr(profile.noisy, "share", 1)),
-        "power": float(noise.power),
-        "level": level,
-        "headline": {"question": sheet.head[0].key, "sentence": said.text, "note": said.mark},
-        "answers": {key: {**answer.to_dict(), "note": mark(answer)} for key, answer in sheet.answers.items()},
-        "entries": columns,
-        "entries_left_out": max(0, int(profile.support.size) - EXPORTED),
-        "notices": [{"code": notice.code, "text": notice.text} for notice in profile.notices],
-        "warnings": list(profile.warnings),
-        "diagnostics": plain(dict(profile.diagnostics)),
-    }
+def whole_dict(named: Mapping[str, Sheet], guarantee: str) -> dict[str, Any]:
+    """Return everything as plain Python: what ``--json``, a .json file and the page's download hold."""
+    found = {}
+    for name, sheet in named.items():
+        profile, level = sheet.profile, sheet.asked.level
+        noise, layout = profile.noisy.noise, profile.noisy.layout
+        said, (epsilon, unit) = first_sentence(sheet), protected(profile)
+        found[name] = {
+            "method": profile.method,
+            "kind": layout.kind,
+            "cells": profile.noisy.cells,
+            "items": float(profile.items),
+            "epsilon": float(epsilon),
+            "unit": unit,
+            "noise_epsilon": float(noise.epsilon),
+            "epsilon_share": float(getattr(profile.noisy, "share", 1)),
+            "power": float(noise.power),
+            "level": level,
+            "headline": {"question": sheet.head[0].key, "sentence": said.text, "note": said.mark},
+            "answers": {key: {**answer.to_dict(), "note": mark(answer)} for key, answer in sheet.answers.items()},
+            "entries": {key: column[:EXPORTED].tolist() for key, column in profile.columns(level).items()},
+            "entries_left_out": max(0, int(profile.support.size) - EXPORTED),
+            "notices": [{"code": notice.code, "text": notice.text} for notice in profile.notices],
+            "warnings": list(profile.warnings),
+            "diagnostics": plain(dict(profile.diagnostics)),
+        }
+    body = found[""] if list(found) == [""] else {"groups": found}
+    return {**body, "guarantee": guarantee} if guarantee else body
 
 
 def plain(value: Any) -> Any:
@@ -297,13 +289,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if np.isfinite(value) else None
     return str(value)
-
-
-def whole_dict(named: Mapping[str, Sheet], guarantee: str) -> dict[str, Any]:
-    """Return everything as plain Python: what ``--json``, a .json file and the page's download hold."""
-    found = {name: sheet_dict(sheet) for name, sheet in named.items()}
-    body = found[""] if list(found) == [""] else {"groups": found}
-    return {**body, "guarantee": guarantee} if guarantee else body
 
 
 def as_columns(estimates: Sequence[Estimate]) -> dict[str, list[Any]]:
@@ -335,10 +320,9 @@ def long_table(named: Mapping[str, Sheet]) -> Columns:
     """One row per answer and range: group, question, the counts it is about, estimate and interval."""
     rows: list[tuple[str, str, int | None, int | None, Estimate]] = []
     for name, sheet in named.items():
-        for question in sheet.questions:
-            count = int(question.key.rpartition("_")[2]) if question.key[-1].isdigit() else None
-            last = count if question.key.startswith("exactly") else None
-            rows.append((name, question.key, count, last, sheet.answers[question.key]))
+        for key, answer in sheet.answers.items():
+            count = int(key.rpartition("_")[2]) if key[-1].isdigit() else None
+            rows.append((name, key, count, count if key.startswith("exactly") else None, answer))
         rows += [(name, "range", first, last, estimate) for first, last, estimate in ranges_of(sheet)]
     columns: dict[str, list[Any]] = {} if list(named) == [""] else {"group": [row[0] for row in rows]}
     columns |= {"question": [r[1] for r in rows], "first": [r[2] for r in rows], "last": [r[3] for r in rows]}

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import __version__
-from ..arrays import Floats, Int64
+from ..arrays import Int64
 from ..curve import ALL_GROUPS
 from ..noise import tidy
 from ..text import inert, inert_html, inert_json
@@ -49,6 +49,11 @@ hides the answer. <em>Mostly model</em>: the answer rests on an assumed shape mo
 a single count.</li>
 </ul>
 """
+
+WARNINGS = (
+    '<section class="card warn" aria-labelledby="warnings-title">'
+    '<h2 id="warnings-title">Please note</h2><ul>{notes}</ul></section>'
+)
 
 
 def report(
@@ -91,8 +96,15 @@ def report_page(
     truths = truth if isinstance(truth, Mapping) else ({} if truth is None else {"": truth})
     data = [_profile_data(name, sheet, truths.get(name), list(named)) for name, sheet in named.items()]
     first, said = next(iter(named.values())), data[0]["said"]
-    notes, noun, level = [*warnings, *warnings_of(named)], first.asked.noun, f"{100 * first.asked.level:g}"
-    many = inert_html(noun.many)
+    noun, level, many = first.asked.noun, f"{100 * first.asked.level:g}", inert_html(first.asked.noun.many)
+    notes = "".join(f"<li>{inert_html(note)}</li>" for note in dict.fromkeys([*warnings, *warnings_of(named)]))
+    between = f' <span class="between">{said["between"]}</span>' if said["between"] else ""
+    tag = f' <span class="tag">{inert_html(said["mark"])}</span>' if said["mark"] else ""
+    whole = json.dumps(plain({"profiles": data, "noun": vars(noun)}), ensure_ascii=False, allow_nan=False)
+    files = {
+        "csv": ("text/csv", csv_text(long_table(named)).encode()),
+        "json": ("application/json", inert_json(json.dumps(plain(whole_dict(named, guarantee)), indent=2)).encode()),
+    }
     return Template(_file("report.html")).substitute(
         title=inert_html(title),
         style=page_style(),
@@ -100,7 +112,8 @@ def report_page(
         version=__version__,
         made=date.today().isoformat(),
         file="profile",
-        headline=_headline(said),
+        # the page writes the same sentence for the group that is chosen
+        headline=f"{inert_html(said['before'])}<strong>{said['value']}</strong>{between}{inert_html(said['after'])}{tag}",
         lede=inert_html(said["lede"]),
         many=many,
         level=f"{level} %",
@@ -109,15 +122,15 @@ def report_page(
         intervals=f"Estimates with {level} % intervals, from what was released alone.",
         answers=answers_table(named),
         numbers="".join(numbers_table(name, sheet) for name, sheet in named.items()),
-        csv=_as_link("text/csv", csv_text(long_table(named))),
-        json=_as_link("application/json", inert_json(json.dumps(plain(whole_dict(named, guarantee)), indent=2))),
+        **{name: f"data:{kind};base64,{base64.b64encode(text).decode()}" for name, (kind, text) in files.items()},
         guarantee=inert_html(guarantee) or _assumed(first.profile),
         parameters=parameters(first.profile),
-        warnings=_warning_box(notes),
+        warnings=WARNINGS.format(notes=notes) if notes else "",
         reading=Template(READING).substitute(
             many=many, verb=inert_html(noun.verb), level=f"{level} %", times=level
         ),
-        data=_safe_json({"profiles": data, "noun": vars(noun)}),
+        # nothing in it can end the script element it stands in
+        data=whole.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"),
     )
 
 
@@ -140,37 +153,10 @@ def page_style() -> str:
     )
 
 
-def _safe_json(value: Any) -> str:
-    """Write JSON that cannot end the script element it stands in."""
-    text = json.dumps(plain(value), ensure_ascii=False, allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _as_link(kind: str, text: str) -> str:
-    return f"data:{kind};base64,{base64.b64encode(text.encode()).decode()}"
-
-
 def _profile_data(name: str, sheet: Sheet, truth: Int64 | None, names: Sequence[str]) -> dict[str, Any]:
-    exact, reach = sheet.exact, sheet.reach
-    return {
-        "name": inert(name),
-        "said": _said(sheet, inert(name) if len(names) > 1 else "", sum(one != ALL_GROUPS for one in names)),
-        "exactly": _curve_data(exact, None if truth is None else true_curve(truth, exact, at_least=False)),
-        "atleast": _curve_data(reach, None if truth is None else true_curve(truth, reach, at_least=True)),
-    }
-
-
-def _curve_data(curve: Curve, truth: Floats | None) -> dict[str, Any]:
-    columns = {"value": curve.value, "low": curve.low, "high": curve.high}
-    rounded = {key: [float(f"{x:.6g}") for x in np.maximum(column, 0)] for key, column in columns.items()}
-    middle = np.sqrt(curve.first.astype(float) * curve.last)  # where a range is drawn: its geometric middle
-    ends = {"x": middle.tolist(), "from": curve.first.tolist(), "to": curve.last.tolist()}
-    return {**ends, **rounded, **({} if truth is None else {"truth": truth.tolist()})}
-
-
-def _said(sheet: Sheet, group: str, several: int) -> dict[str, str]:
-    """Return the first sentence in pieces, the mark of its answer, and the line below, as plain text."""
+    """Return what the page draws, and the first sentence in pieces, its mark and the line below, as plain text."""
     before, value, between, after, note = first_sentence(sheet)
+    group, several = inert(name) if len(names) > 1 else "", sum(one != ALL_GROUPS for one in names)
     where = "In all groups together" if group == ALL_GROUPS else f"In {group}"
     before = f"{where}, {before[0].lower()}{before[1:]}" if group else before
     epsilon, unit = protected(sheet.profile)
@@ -181,16 +167,21 @@ def _said(sheet: Sheet, group: str, several: int) -> dict[str, str]:
         f"Among about {distinct} different {sheet.asked.noun.many}{within}, learned from noisy numbers alone: "
         f"ε = {tidy(epsilon)} for {unit}, as explained below.{among}"
     )
-    return {"before": before, "value": value, "between": between, "after": after, "mark": note, "lede": lede}
+    return {
+        "name": inert(name),
+        "said": {"before": before, "value": value, "between": between, "after": after, "mark": note, "lede": lede},
+        "exactly": _curve_data(sheet.exact, truth, at_least=False),
+        "atleast": _curve_data(sheet.reach, truth, at_least=True),
+    }
 
 
-def _headline(said: Mapping[str, str]) -> str:
-    """Write the sentence; the page does the same for the group that is chosen."""
-    between = f' <span class="between">{said["between"]}</span>' if said["between"] else ""
-    tag = f' <span class="tag">{inert_html(said["mark"])}</span>' if said["mark"] else ""
-    return (
-        f"{inert_html(said['before'])}<strong>{said['value']}</strong>{between}{inert_html(said['after'])}{tag}"
-    )
+def _curve_data(curve: Curve, truth: Int64 | None, *, at_least: bool) -> dict[str, Any]:
+    columns = {"value": curve.value, "low": curve.low, "high": curve.high}
+    rounded = {key: [float(f"{x:.6g}") for x in np.maximum(column, 0)] for key, column in columns.items()}
+    middle = np.sqrt(curve.first.astype(float) * curve.last)  # where a range is drawn: its geometric middle
+    ends = {"x": middle.tolist(), "from": curve.first.tolist(), "to": curve.last.tolist()}
+    true = {} if truth is None else {"truth": true_curve(truth, curve, at_least=at_least).tolist()}
+    return {**ends, **rounded, **true}
 
 
 def _multiples(named: Mapping[str, Sheet]) -> str:
@@ -226,16 +217,6 @@ def warnings_of(named: Mapping[str, Sheet]) -> list[str]:
     return [note if len(names) == len(named) else f"{', '.join(names)}: {note}" for note, names in about.items()]
 
 
-def _warning_box(notes: Sequence[str]) -> str:
-    if not notes:
-        return ""
-    entries = "".join(f"<li>{inert_html(note)}</li>" for note in dict.fromkeys(notes))
-    return (
-        '<section class="card warn" aria-labelledby="warnings-title">'
-        f'<h2 id="warnings-title">Please note</h2><ul>{entries}</ul></section>'
-    )
-
-
 # ── tables ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -251,12 +232,10 @@ def answers_table(named: Mapping[str, Sheet]) -> str:
         found = [column.get(question) for column in columns]
         if not any(estimate is not None for estimate in found):
             continue
-        what = question.explained(asked.noun)
+        what = question.meaning.format(many=asked.noun.many, verb=asked.noun.verb)
         small = f"<small>{inert_html(what)}</small>" if what else ""
-        if len(named) == 1:
-            cells = _cells(question, found[0], interval)
-        else:
-            cells = "".join(_group_cell(question, e, name) for e, name in zip(found, named))
+        labels = named if len(named) > 1 else [interval]
+        cells = "".join(_cells(question, e, label, len(named) == 1) for e, label in zip(found, labels))
         rows.append(f'<tr><th scope="row">{inert_html(question.labelled(asked.noun))}{small}</th>{cells}</tr>')
     top = f'<thead><tr><th scope="col">Question</th>{head}</tr></thead>'
     return (
@@ -265,30 +244,21 @@ def answers_table(named: Mapping[str, Sheet]) -> str:
     )
 
 
-def _tag(estimate: Estimate) -> str:
-    note = mark(estimate)
-    return f' <span class="tag">{inert_html(note)}</span>' if note else ""
-
-
-def _cells(question: Question, estimate: Estimate | None, interval: str) -> str:
+def _cells(question: Question, estimate: Estimate | None, label: str, alone: bool) -> str:
+    """Write an answer: alone in three cells, the precision among them; beside those of other groups in one."""
+    label = f'data-label="{inert_html(label)}"'
     if estimate is None:
-        return '<td class="number" colspan="3">–</td>'
+        return '<td class="number" colspan="3">–</td>' if alone else f'<td class="number" {label}>–</td>'
     value, low, high = sensible(estimate, whole=question.whole)
-    half = (estimate.high - estimate.low) / 2
+    note, half = mark(estimate), (estimate.high - estimate.low) / 2
+    tag = f' <span class="tag">{inert_html(note)}</span>' if note else ""
+    if not alone:
+        return f'<td class="number" {label}><b>{value}</b><small>{low} – {high}{tag}</small></td>'
     relative = f"± {percent(half / abs(estimate.value))}" if estimate.value and half else ""
-    tag = _tag(estimate)
     return (
-        f'<td class="number value">{value}</td><td class="number range" data-label="{interval}">{low} – {high}</td>'
+        f'<td class="number value">{value}</td><td class="number range" {label}>{low} – {high}</td>'
         f'<td class="number range precision">{tag or relative}</td>'
     )
-
-
-def _group_cell(question: Question, estimate: Estimate | None, group: str) -> str:
-    label = f'data-label="{inert_html(group)}"'
-    if estimate is None:
-        return f'<td class="number" {label}>–</td>'
-    value, low, high = sensible(estimate, whole=question.whole)
-    return f'<td class="number" {label}><b>{value}</b><small>{low} – {high}{_tag(estimate)}</small></td>'
 
 
 def numbers_table(name: str, sheet: Sheet) -> str:
@@ -324,7 +294,7 @@ def parameters(profile: Profile) -> str:
     facts = [
         ("Privacy parameter ε", tidy(epsilon), f"{unit} changes the odds of any outcome at most {factor}-fold"),
         ("Noise power ρ", tidy(noise.power), f"{times}; standard deviation {spread}"),
-        ("Numbers released" if layout.kind == "direct" else "Cells", f"{profile.cells:,}", kinds[layout.kind]),
+        ("Numbers released" if layout.kind == "direct" else "Cells", f"{profile.noisy.cells:,}", kinds[layout.kind]),
     ]
     whole = getattr(profile.noisy, "whole", 0)
     if 0 < whole < 1:

@@ -112,17 +112,22 @@ def sum_limits(
 ) -> Four:
     """Return estimate, standard error, low and high for Σ g(h) over ``items`` items."""
     total, variance = functional(noisy, g, max_count=max_count)
-    scale = items / noisy.cells
-    sampling, third = _sampling_cumulants(noisy, g, total, items, max_count)
-    whole = max(variance, 0.0) + sampling
-    stderr = scale * math.sqrt(whole)
-    margin = _margin(noisy, g, whole, level) * scale
-    skewness = UNSEEN * third / whole**1.5 if third > 0 else 0.0
-    _warn_of_giants(noisy, g, whole, skewness)
-    z = float(special.ndtri((1 + level) / 2))
-    # Beyond SKEWED the transformation turns back; and what was sampled is no reason to reach less far down.
-    up = -unskewed(-z, min(skewness, SKEWED)) / z
-    return scale * total, stderr, scale * total - margin, scale * total + margin * max(up, 1.0)
+    scale, whole, up = items / noisy.cells, max(variance, 0.0), 1.0
+    if items > noisy.cells:
+        whole, up = _sampled(noisy, g, total, whole, level, items, max_count)
+    t = np.maximum(noisy.values, 0)
+    here, after = (np.broadcast_to(np.asarray(g(each), dtype=float), t.shape) for each in (t, t + 1))
+    step = np.where((noisy.values > 0) | (noisy.noise.power != 1), np.abs(after - here), 0.0)
+    margin = float(step.max(initial=0.0)) / 2
+    if whole > 0:
+        z, tails, square = float(special.ndtri((1 + level) / 2)), fourth_cumulant(noisy.noise), noisy.noise.variance**2
+        # square may be 0: a noise that is never seen
+        cap = tails / square if tails < MOST_EXCESS * square else MOST_EXCESS
+        with np.errstate(over="ignore"):
+            excess = min(cap, tails * float(noisy.tally @ (step / math.sqrt(whole)) ** 4))
+        margin = (z + max(z**3 - 3 * z, 0.0) * excess / 24) * math.sqrt(whole) + margin
+    margin *= scale
+    return scale * total, scale * math.sqrt(whole), scale * total - margin, scale * total + margin * up
 
 
 def bounded(value: float, found: Four, floor: float) -> tuple[float, float]:
@@ -138,20 +143,34 @@ def bounded(value: float, found: Four, floor: float) -> tuple[float, float]:
     return min(max(low, floor), value), max(high, floor + (high - estimate), value)
 
 
-def _sampling_cumulants(
-    noisy: NoisyProfile, g: Function, total: float, items: int, max_count: int | None
+def _sampled(
+    noisy: NoisyProfile, g: Function, total: float, noise: float, level: float, items: int, max_count: int | None
 ) -> tuple[float, float]:
-    """Variance (1 − r)·m·s²_g of a sampled sum, its covariance with that, (1 − r)·Σ(g − ḡ)³; 0 if all have a cell."""
-    m = noisy.cells
-    if items <= m:
-        return 0.0, 0.0
-    mean, left = total / m, 1 - m / items
+    """Variance of a sampled sum, that of the noise and (1 − r)·m·s²_g, and how much further up than down limits reach.
+
+    Warns where the skewness is large because of a few items, and not because of the noise.
+    """
+    m, mean, left = noisy.cells, total / noisy.cells, 1 - noisy.cells / items
 
     def power(degree: int) -> float:
         return functional(noisy, lambda t: (np.asarray(g(t), dtype=float) - mean) ** degree, max_count=max_count)[0]
 
-    spread = max(power(2), 0.0) / max(m - 1, 1)
-    return left * m * spread, left * power(3)
+    variance = noise + left * m * (max(power(2), 0.0) / max(m - 1, 1))
+    third = left * power(3)
+    skewness = UNSEEN * third / variance**1.5 if third > 0 else 0.0
+    if skewness > SKEWED:
+        surely = max(0, int(noisy.values[-1]) - noisy.noise.reach(1 / (10 * m)))
+        largest = float(np.asarray(g(np.array([surely])), dtype=float).reshape(-1)[0])
+        share = min(1.0, largest**2 / max(variance, 1e-300))
+        if share > CARRIED:
+            warnings.warn(
+                f"one sampled item carries {share:.0%} of the variance: the sum rests on few items, and the interval "
+                f"cannot allow for such items outside the sample",
+                UnnoiseWarning, stacklevel=3,
+            )
+    z = float(special.ndtri((1 + level) / 2))
+    # Beyond SKEWED the transformation turns back; and what was sampled is no reason to reach less far down.
+    return variance, max(-unskewed(-z, min(skewness, SKEWED)) / z, 1.0)
 
 
 def unskewed(x: float, skewness: float) -> float:
@@ -163,39 +182,6 @@ def unskewed(x: float, skewness: float) -> float:
     if skewness < 1e-6:
         return x
     return float(3 / skewness * (np.cbrt(1 + skewness * (x - skewness / 6)) - 1))
-
-
-def _warn_of_giants(noisy: NoisyProfile, g: Function, variance: float, skewness: float) -> None:
-    """Warn where the skewness of a sampled sum is large because of a few items, and not because of the noise."""
-    if skewness <= SKEWED:
-        return
-    surely = max(0, int(noisy.values[-1]) - noisy.noise.reach(1 / (10 * noisy.cells)))
-    largest = float(np.asarray(g(np.array([surely])), dtype=float).reshape(-1)[0])
-    share = min(1.0, largest**2 / max(variance, 1e-300))
-    if share > CARRIED:
-        warnings.warn(
-            f"one sampled item carries {share:.0%} of the variance: the sum rests on few items, and the interval "
-            f"cannot allow for such items outside the sample",
-            UnnoiseWarning, stacklevel=3,
-        )
-
-
-def _margin(noisy: NoisyProfile, g: Function, variance: float, level: float) -> float:
-    """z*·√V plus half a step."""
-    z = float(special.ndtri((1 + level) / 2))
-    t = np.maximum(noisy.values, 0)
-    here = np.broadcast_to(np.asarray(g(t), dtype=float), t.shape)
-    up = np.abs(np.broadcast_to(np.asarray(g(t + 1), dtype=float), t.shape) - here)
-    step = np.where(noisy.values > 0, up, 0.0) if noisy.noise.power == 1 else up
-    half = float(step.max(initial=0.0)) / 2
-    if variance <= 0:
-        return half
-    tails = fourth_cumulant(noisy.noise)
-    square = noisy.noise.variance**2
-    cap = tails / square if tails < MOST_EXCESS * square else MOST_EXCESS  # square may be 0: a noise that is never seen
-    with np.errstate(over="ignore"):
-        excess = min(cap, tails * float(noisy.tally @ (step / math.sqrt(variance)) ** 4))
-    return (z + max(z**3 - 3 * z, 0.0) * excess / 24) * math.sqrt(variance) + half
 
 
 def fourth_cumulant(noise: DiscreteLaplace) -> float:
