@@ -144,7 +144,7 @@ class ModelledProfile(Profile):
     @property
     def _least_count(self) -> int:
         """First count of the blocks."""
-        return int(self._posterior.channel.blocks.first[0])
+        return min(1, int(self._posterior.channel.blocks.first[0]))
 
     # ---------------------------------------------------------------- variances
 
@@ -153,7 +153,7 @@ class ModelledProfile(Profile):
         blocks = self._posterior.channel.blocks
         last = np.minimum(blocks.stop - 1, FAR)
         inside = np.minimum(hi[:, None], last) - np.maximum(lo[:, None], blocks.first) + 1
-        share = np.maximum(inside, 0) / blocks.widths
+        share = np.maximum(inside, 0) / (blocks.stop - blocks.first)
         return np.asarray(np.where(blocks.first >= FAR, (hi >= NO_END)[:, None] * 1.0, share))
 
     def _variance(self, weights: Floats, covariance: Floats | None = None) -> Floats:
