@@ -62,7 +62,7 @@ UNEXPLAINED = 0.05
 """Share of the cells that the background alone may explain."""
 
 ROUNDS, FREEINGS, MOST_ATOMS = 5, 4, 12
-"""How often atoms are added, how often steps are freed, and how many atoms there may be."""
+"""How often atoms are added, how often steps are freed, and how many atoms may be added."""
 
 ALIKE = 0.02
 """Nats, and share of all masses, by which walks a decade of strength apart are the same: the next would differ by a
@@ -213,7 +213,8 @@ class Search:
         best = self.best
         theta = self.start if best is None else best.theta
         first = len(strengths) - 1 if loose else usual
-        found = self.ascend(family, family.name(head), walk, strengths, first, theta, log_weight)
+        name = family.name(head) + (f", multiples of {grid.stride}" if grid.stride > 1 else "")
+        found = self.ascend(family, name, walk, strengths, first, theta, log_weight)
         if found is not None and (family not in self.leaders or found.score > self.leaders[family].score):
             self.leaders[family] = found
         return found
@@ -303,7 +304,7 @@ def explore(
     floor : score of a model found elsewhere: those far below are not looked for
     """
     level = math.log(total / channel.grid.counts.size)
-    theta = start
+    theta, most = start, channel.atoms.size + MOST_ATOMS
     for turn in range(ROUNDS + 1):
         search = Search(channel, theta, level, floor)
         search.walks(families)
@@ -311,7 +312,7 @@ def explore(
         if turn == ROUNDS:
             break
         state = channel.at(channel.widths * np.exp(theta))
-        more = _wanted(channel, channel.strain(state, counts), counts)
+        more = _wanted(channel, channel.strain(state, counts), counts, most)
         wider = channel.widened(state, more) if more.size else None
         if wider is None:
             break
@@ -319,12 +320,15 @@ def explore(
     return search
 
 
-def _wanted(channel: Channel[Any], strain: Floats, counts: Int64) -> Int64:
-    """Return the counts at which the cells want more mass, the most wanted of each neighbourhood of the noise."""
+def _wanted(channel: Channel[Any], strain: Floats, counts: Int64, most: int) -> Int64:
+    """Return the counts at which the cells want more mass, the most wanted of each neighbourhood of the noise.
+
+    most : atoms at most, those that are there among them
+    """
     apart = max(4, round(8 * math.sqrt(2) * channel.grid.scale * channel.grid.stride))
     found: list[int] = []
     for j in np.argsort(-strain):
-        if strain[j] <= STRAIN or len(found) == AT_ONCE or channel.atoms.size + len(found) >= MOST_ATOMS:
+        if strain[j] <= STRAIN or len(found) == AT_ONCE or channel.atoms.size + len(found) >= most:
             break
         count = int(counts[j])
         if all(abs(count - other) > apart for other in found) and count not in channel.atoms:

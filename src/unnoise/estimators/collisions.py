@@ -39,7 +39,7 @@ from ..engine.posterior import Posterior, posterior
 from ..engine.search import Search, find_models
 from ..errors import ConvergenceError, InputError, OverloadError
 from ..noisy import NoisyProfile, combine
-from ._ladder import LENGTH, CellLaw, Law, Tail, climb
+from ._ladder import LENGTH, CellLaw, Law, Tail, climb, spikes
 from ._series import cell_law, logarithm
 from .methods import Fit
 
@@ -67,8 +67,9 @@ FEW = 8
 LONGEST = 4096
 """Last row at most; items above it are found one by one."""
 
-MOST_CROWDS = 4
-"""Atoms to begin with, where cells crowd within a wide block; certificates may ask for more."""
+MOST_SPIKES, MOST_CROWDS = 64, 4
+"""Atoms to begin with, within wide blocks: counts that stand out, or else where cells crowd; certificates may ask for
+more."""
 
 START_LOAD = 8.0
 """Items per cell at most to begin with: from a load that no cell can show, no step leads back."""
@@ -219,8 +220,10 @@ def _channel(used: Sequence[Range], max_count: int | None, stride: int) -> Fouri
     if largest > last and (max_count is None or max_count > last):
         blocks = blocks.with_atoms(np.array([FAR], dtype=np.int64))
     if stride == 1:
-        atoms = [count for count in sorted(crowds, key=lambda count: -crowds[count]) if DENSE < count <= top]
-        blocks = blocks.with_atoms(np.array(atoms[:MOST_CROWDS], dtype=np.int64))
+        clear = spikes([part.noisy for part in used], top)
+        full = np.array(sorted(crowds, key=lambda count: -crowds[count]), dtype=np.int64)
+        atoms = clear[clear > DENSE][:MOST_SPIKES]
+        blocks = blocks.with_atoms(atoms if atoms.size else full[(full > DENSE) & (full <= top)][:MOST_CROWDS])
     return FourierChannel(blocks, tuple(parts), noise, collide=True, bound=max_count)
 
 
