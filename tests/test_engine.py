@@ -12,9 +12,9 @@ from unnoise.answers.items import item_profile
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.engine.channel import FAR, Blocks, counts_in_blocks
 from unnoise.engine.families import FAMILIES, _log_chance, shares
-from unnoise.engine.fourier import FourierChannel, Part, rows_of
+from unnoise.engine.fourier import FourierChannel, Part, likely_strides, rows_of
 from unnoise.engine.posterior import covariance_of, posterior
-from unnoise.engine.search import Model, Search, certify, explore
+from unnoise.engine.search import Model, Search, certify, explore, find_models
 from unnoise.engine.walk import Walk, find_mode
 from unnoise.estimators.auto import auto
 from unnoise.estimators.cells import cell_law_of
@@ -22,20 +22,20 @@ from unnoise.estimators.collisions import collisions
 from unnoise.estimators.isotonic import isotonic
 from unnoise.layout import Layout
 from unnoise.noise import DiscreteLaplace
-from unnoise.noisy import NoisyProfile
+from unnoise.noisy import NoisyCounts, NoisyProfile
 
 
 def hashed(cells: int, levels: int = 1) -> Layout:
     return Layout(kind="hashed", cells=cells, levels=levels, hash_seed=0)
 
 
-def channel_of(noise, *, collide, shares=(0.5, 0.25), seed=1):
+def channel_of(noise, *, collide, stride=1, shares=(0.5, 0.25), seed=1):
     """A channel with two ranges of made-up cells and one atom, and masses for it."""
     rng = np.random.default_rng(seed)
     ends = np.concatenate([np.arange(-6, 9), [11, 14, 18, 25]])
     tallies = [rng.integers(1, 50, ends.size + 1).astype(float) for _ in shares]
     parts = tuple(Part(ends, tally, int(tally.sum()), share) for tally, share in zip(tallies, shares))
-    blocks = Blocks.covering(counts_in_blocks(1, 20, 6, 4)).with_atoms(np.array([9, FAR]))
+    blocks = Blocks.covering(counts_in_blocks(1, 20 // stride, 6, 4), stride).with_atoms(np.array([9, FAR]))
     channel = FourierChannel(blocks, parts, noise, collide=collide)
     return channel, rng.uniform(3, 20, blocks.size)
 
@@ -44,16 +44,17 @@ def per_count(channel, mass):
     """Masses at every count, by plain loops."""
     found: dict[int, float] = {}
     for first, stop, each in zip(channel.blocks.first, channel.blocks.stop, mass):
-        for t in range(int(first), int(stop)):
-            found[t] = found.get(t, 0.0) + each / (stop - first)
+        counts = range(int(first), int(stop), channel.blocks.stride)
+        for t in counts:
+            found[t] = found.get(t, 0.0) + each / len(counts)
     return found
 
 
-@pytest.mark.parametrize("power", [1, 2, "5/2", 6])
+@pytest.mark.parametrize(("power", "stride"), [(1, 1), (2, 1), ("5/2", 1), (6, 1), (1, 2), (2, 3)])
 @pytest.mark.parametrize("collide", [True, False])
-def test_rows_equal_dense_sums(power, collide):
+def test_rows_equal_dense_sums(power, stride, collide):
     noise = DiscreteLaplace("4/5", power)
-    channel, mass = channel_of(noise, collide=collide)
+    channel, mass = channel_of(noise, collide=collide, stride=stride)
     state = channel.at(mass)
     for part, rows in zip(channel.parts, state.rows):
         rates = {t: part.rate * each for t, each in per_count(channel, mass).items()}
@@ -82,10 +83,10 @@ def test_panjer_agrees_with_enumeration():
     assert np.allclose(law, brute_law(rates, 15), atol=1e-12)
 
 
-@pytest.mark.parametrize("power", [1, 3])
+@pytest.mark.parametrize(("power", "stride"), [(1, 1), (3, 1), (3, 2)])
 @pytest.mark.parametrize("collide", [True, False])
-def test_pull_is_the_gradient_and_information_its_expectation(power, collide):
-    channel, mass = channel_of(DiscreteLaplace(1, power), collide=collide)
+def test_pull_is_the_gradient_and_information_its_expectation(power, stride, collide):
+    channel, mass = channel_of(DiscreteLaplace(1, power), collide=collide, stride=stride)
     state = channel.at(mass)
     gradient = channel.exposure * (channel.pull(state) - 1)
     for j in range(mass.size):
@@ -244,12 +245,12 @@ def test_binomial_laws_weigh_half_where_counts_reach_their_bound():
 
 
 def test_law_and_intervals_come_from_one_fit(monkeypatch):
-    explored = []
-    monkeypatch.setattr("unnoise.estimators.cells.explore", lambda *given: explored.append(1) or explore(*given))
+    found = []
+    monkeypatch.setattr("unnoise.estimators.cells.find_models", lambda *given: found.append(1) or find_models(*given))
     counts = np.random.default_rng(5).poisson(2.0, 300)
     profile = reconstruct(known(counts, 1, 3))
     assert profile.with_intervals("model").distinct.value > 0
-    assert len(explored) == 1
+    assert len(found) == 1
 
 
 def test_explore_returns_certified_models_and_a_posterior():
@@ -422,3 +423,78 @@ def test_many_sets_of_points_are_weighed_as_each_by_itself(collide, at_once, mon
     alone = [channel.only(places).at(mass).value for places, mass in sets]
     assert channel.values(sets) == pytest.approx(alone, rel=1e-12)
     assert channel.values([]).size == 0
+
+
+# ---------------------------------------------------------------- multiples
+
+
+def noisy_multiples(counts, epsilon, power, rng, layout):
+    """The noisy cells that such counts give, shared by chance if they are hashed."""
+    cells = counts
+    if layout.kind == "hashed":
+        cells = np.bincount(rng.integers(0, layout.cells, counts.size), weights=counts, minlength=layout.cells)
+    p = -math.expm1(-epsilon)
+    noise = rng.negative_binomial(power, p, (2, layout.cells))
+    return NoisyCounts(cells.astype(np.int64) + noise[0] - noise[1], DiscreteLaplace(epsilon, power), layout).profile()
+
+
+@pytest.mark.parametrize("times", [2, 7, 60])
+@pytest.mark.parametrize("power", [1, 2])
+def test_what_all_counts_are_multiples_of_shows(times, power):
+    rng = np.random.default_rng([times, power])
+    for shared in (False, True):
+        layout = hashed(10_000) if shared else Layout(kind="known", cells=10_000)
+        noisy = noisy_multiples(times * rng.geometric(0.2, 10_000), 1.5, power, rng, layout)
+        assert likely_strides(noisy.values, noisy.tally, noisy.noise) == [times]
+
+
+@pytest.mark.parametrize("law", ["smooth", "small", "few of them", "none", "one giant"])
+def test_other_counts_are_multiples_of_nothing(law):
+    rng = np.random.default_rng(5)
+    counts = {
+        "smooth": rng.geometric(0.05, 10_000), "small": rng.poisson(0.7, 10_000),
+        "few of them": np.where(rng.random(10_000) < 0.2, rng.geometric(0.1, 10_000), 6 * rng.geometric(0.1, 10_000)),
+        "none": np.zeros(10_000, dtype=np.int64), "one giant": np.append(np.zeros(9_999, dtype=np.int64), 10**12),
+    }[law]  # fmt: skip
+    for epsilon in (0.1, 1.0, 3.0):
+        noisy = noisy_multiples(counts, epsilon, 1, rng, Layout(kind="known", cells=10_000))
+        assert likely_strides(noisy.values, noisy.tally, noisy.noise) == []
+
+
+@pytest.mark.parametrize(("times", "power", "epsilon"), [(2, 1, 1.0), (10, 1, 3.0), (5, 3, 1.0)])
+def test_multiples_beneath_shared_cells_are_told_as_well_as_any(times, power, epsilon):
+    rng = np.random.default_rng([times, power])
+    counts = times * rng.geometric(0.1, 30_000)
+    found = reconstruct(noisy_multiples(counts, epsilon, power, rng, hashed(2**15)))
+    off = found.support % times != 0
+    assert float(found.mass[off].sum()) < 1e-3
+    for k in (1, times, 5 * times, 20 * times):
+        true = int((counts >= k).sum())
+        answer = found.at_least(k)
+        assert abs(answer.value - true) < 5 * answer.stderr + 1
+    beside = found.exactly(times + 1)  # nothing there, and nobody can be sure
+    assert beside.value == 0
+    assert beside.high > 0
+
+
+@pytest.mark.parametrize(("times", "power", "epsilon"), [(2, 1, 0.5), (5, 2, 0.5), (10, 3, 0.5)])
+def test_multiples_of_a_known_domain_are_told_to_a_hundredth(times, power, epsilon):
+    rng = np.random.default_rng([times, power])
+    counts = times * (rng.geometric(0.1, 200_000) - 1)
+    fit = auto(noisy_multiples(counts, epsilon, power, rng, Layout(kind="known", cells=counts.size)))
+    truth = np.bincount(counts, minlength=int(fit.support[-1]) + 1) / counts.size
+    told = np.bincount(fit.support, weights=fit.mass, minlength=truth.size)
+    assert f"multiples of {times}" in fit.diagnostics["models"][0][0]
+    assert np.abs(told - truth).sum() < 0.015
+    assert float(fit.mass[fit.support % times != 0].sum()) < 1e-3
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 3.0])
+def test_many_single_counts_beneath_shared_cells_are_told(epsilon):
+    """Forty counts up to 2,000, of no period: blocks of counts would smear them, and tell a tenth too many items."""
+    rng = np.random.default_rng(4)
+    places = np.sort(rng.choice(np.arange(1, 2000), 40, replace=False))
+    counts = rng.choice(places, 30_000, p=rng.dirichlet(np.ones(40)))
+    found = reconstruct(noisy_multiples(counts, epsilon, 1, rng, hashed(2**15)))
+    assert found.distinct.value == pytest.approx(counts.size, rel=0.03)
+    assert float(found.mass[~np.isin(found.support, places)].sum()) < 0.15

@@ -89,12 +89,12 @@ class ItemProfile(ModelledProfile):
     @cached_property
     def _grounds(self) -> Grounds:
         law, near = self.law, self.support <= self.law.top
-        far, first = None, int(law.posterior.channel.blocks.first[0])
+        far = None
         if law.tail is not None:  # what smaller items add to the cell of a large one has the variance Σ λ_t·t²
             square = float((self.mass * self.number)[near] @ self.support[near].astype(float) ** 2)
             shared = square * max(part.share / part.noisy.cells for part in law.used)
             far = law.tail.far_share, self.noisy.noise.variance + shared
-        return Grounds(law.posterior, first, law.top, law.share, math.inf, 0.0, far, law.tail)
+        return Grounds(law.posterior, 1, law.top, law.share, math.inf, 0.0, far, law.tail)
 
     @property
     def total(self) -> Estimate:

@@ -105,7 +105,7 @@ class Grounds:
     """What intervals by the model rest on, whatever the kind of the sketch.
 
     posterior : mean and covariance of the items, by blocks of counts
-    first, top : first and last count of the blocks
+    first, top : first and last count that the blocks speak of
     share : share of the items that were seen
     whole : number of all items, those that do not occur included; without end where it is not known
     above : number of items above the blocks, where the posterior does not tell it
@@ -132,7 +132,7 @@ class Grounds:
         blocks = self.posterior.channel.blocks
         last = np.minimum(blocks.stop - 1, FAR)
         inside = np.minimum(hi[:, None], last) - np.maximum(lo[:, None], blocks.first) + 1
-        share = np.maximum(inside, 0) / blocks.widths
+        share = np.maximum(inside, 0) / (blocks.stop - blocks.first)
         return np.asarray(np.where(blocks.first >= FAR, (hi >= NO_END)[:, None] * 1.0, share))
 
     def means(self, g: Function) -> tuple[Floats, Floats]:
@@ -200,8 +200,8 @@ class ModelledProfile(Profile):
         law = known_law(self.noisy, self.max_count)
         if law is None:
             raise ConvergenceError("a model must converge for intervals of kind 'model', got none: use kind='robust'")
-        far, first = (law.share, self.noisy.noise.variance), int(law.posterior.channel.blocks.first[0])
-        return Grounds(law.posterior, first, law.top, law.share, float(self.items), law.above, far)
+        far = law.share, self.noisy.noise.variance
+        return Grounds(law.posterior, 0, law.top, law.share, float(self.items), law.above, far)
 
     def _correlation(self, lo: Int64, hi: Int64) -> Floats:
         grounds = self._grounds

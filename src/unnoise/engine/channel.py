@@ -51,7 +51,7 @@ def counts_in_blocks(first: int, top: int, dense: int, per_octave: int) -> Int64
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Blocks of counts: block j holds the counts first[j]..stop[j] − 1.
+    """Blocks of counts: block j holds first[j], first[j] + stride, … below stop[j].
 
     The first ``covered`` of them stand side by side, the others (atoms) alone. FAR stands for "above every row".
     """
@@ -59,16 +59,17 @@ class Blocks:
     first: Int64
     stop: Int64
     covered: int
+    stride: int = 1
 
     @classmethod
-    def covering(cls, starts: Int64) -> Blocks:
-        """Blocks side by side, from their starts and one end."""
-        return cls(starts[:-1], starts[1:], starts.size - 1)
+    def covering(cls, starts: Int64, stride: int = 1) -> Blocks:
+        """Blocks side by side, from their starts and one end, which are taken ``stride`` times."""
+        return cls(stride * starts[:-1], stride * (starts[1:] - 1) + 1, starts.size - 1, stride)
 
     def with_atoms(self, counts: Int64) -> Blocks:
         """The same with a block of its own for each of these counts."""
         first, stop = np.concatenate([self.first, counts]), np.concatenate([self.stop, counts + 1])
-        return Blocks(first, stop, self.covered)
+        return Blocks(first, stop, self.covered, self.stride)
 
     @property
     def atoms(self) -> Int64:
@@ -83,21 +84,20 @@ class Blocks:
     @cached_property
     def widths(self) -> Floats:
         """Number of counts in each block."""
-        return (self.stop - self.first).astype(float)
+        return ((self.stop - self.first - 1) // self.stride + 1).astype(float)
 
     @cached_property
     def centres(self) -> Floats:
         """Middle of each block."""
-        return self.first + (self.widths - 1) / 2
+        return self.first + (self.stop - self.first - 1) / 2
 
     def spread(self, mass: Floats, top: int) -> Floats:
         """Return the mass at each count 0..top, spread evenly over the blocks (what lies above is left out)."""
         n, masses = self.covered, np.zeros(top + 1)
         if n:
-            body = np.repeat(mass[:n] / self.widths[:n], self.stop[:n] - self.first[:n])
-            low = int(self.first[0])
-            stop = min(low + body.size, top + 1)
-            masses[low:stop] = body[: stop - low]
+            body = np.repeat(mass[:n] / self.widths[:n], self.widths[:n].astype(np.int64))
+            places = masses[int(self.first[0]) :: self.stride]
+            places[: body.size] = body[: places.size]
         near = self.atoms <= top
         np.add.at(masses, self.atoms[near], mass[n:][near])
         return masses
@@ -111,6 +111,7 @@ class Grid:
     walked : blocks of runs, which come first; the others are atoms
     scale : of the noise, 1/ε for one; single : whether every block of a run is a single count
     bound : largest count that there can be, if known
+    stride : what all of this is counted in, where counts are multiples of it
     """
 
     counts: Floats
@@ -119,6 +120,7 @@ class Grid:
     scale: float
     single: bool
     bound: int | None = None
+    stride: int = 1
 
     @cached_property
     def last(self) -> float:

@@ -36,7 +36,7 @@ from ..arrays import Floats, Int64
 from ..noise import DiscreteLaplace
 from .channel import FAR, Bands, Blocks, Grid, add_diagonal, counts_in_blocks, full, solve_dense
 
-__all__ = ["FourierChannel", "Part", "SeenRows", "rows_of"]
+__all__ = ["FourierChannel", "Part", "SeenRows", "likely_strides", "rows_of"]
 
 Complex = NDArray[np.complex128]
 
@@ -62,6 +62,12 @@ AT_ONCE = 1 << 20
 
 PER_OCTAVE = 24
 """Rows to the octave far up: 3 % of a count."""
+
+MOST_STRIDE, STRAY = 100, 4.0
+"""Largest number that all counts may be multiples of; standard errors by which the cells may stray from that."""
+
+LARGEST = 1 << 12
+"""Noisy counts above are not asked what they are multiples of: the others tell."""
 
 FINENESS = 8
 """Rows to a standard deviation of the noise: what is told apart within one is (1/8)²/12 = 0.1 % of its information."""
@@ -150,12 +156,13 @@ class SeenRows:
     value: float
     rows: tuple[Floats, ...]
     once: Floats
+    stride: int = 1
     shifts: list[Floats] = field(default_factory=list)
 
     @cached_property
     def twice(self) -> Floats:
-        """The law of each part cumulated once more: what shifts are made from."""
-        return np.cumsum(self.once, axis=1)
+        """The law of each part cumulated once more, in strides: what shifts are made from."""
+        return _cumulated(self.once, self.stride)
 
 
 class FourierChannel:
@@ -197,8 +204,10 @@ class FourierChannel:
         blocks, n = self.blocks, self.blocks.covered
         position = np.concatenate([np.arange(n), np.zeros(blocks.size - n, dtype=np.int64)])
         single = bool((blocks.widths[:n] == 1).all())
-        scale = math.sqrt(self.noise.variance / 2)
-        return Grid(blocks.centres + self.origin, position, n, scale, single, self.bound)
+        unit = blocks.stride
+        scale = math.sqrt(self.noise.variance / 2) / unit
+        bound = None if self.bound is None else self.bound // unit
+        return Grid((blocks.centres + self.origin) / unit, position, n, scale, single, bound, unit)
 
     @cached_property
     def exposure(self) -> float:
@@ -211,11 +220,11 @@ class FourierChannel:
             rows = [part.rate * (shifted @ mass) + BACKGROUND / part.cells
                     for part, shifted in zip(self.parts, self._alone)]  # fmt: skip
             value = float(sum(self._told(rows))) - float(mass.sum()) * self.exposure
-            return SeenRows(mass, value, tuple(rows), self._noise_once, self._alone)
+            return SeenRows(mass, value, tuple(rows), self._noise_once, self.blocks.stride, self._alone)
         around = self.law.transform(self.blocks.spread(mass, self.law.last)) - float(mass.sum())
         once = self.law.cumulated(self._rates * around)
         rows = [part.rows_under(law[ends]) for part, ends, law in zip(self.parts, self._at_ends, once)]
-        return SeenRows(mass, float(sum(self._told(rows))), tuple(rows), once)
+        return SeenRows(mass, float(sum(self._told(rows))), tuple(rows), once, self.blocks.stride)
 
     def values(self, sets: Sequence[tuple[Int64, Floats]]) -> Floats:
         """Log likelihood of masses at a few counts (and above every row, last), for many such sets at once.
@@ -266,7 +275,7 @@ class FourierChannel:
     @cached_property
     def _alone(self) -> list[Floats]:
         """For each part, the rows of one count of each block, no other items in the cell."""
-        twice = np.cumsum(self._noise_once, axis=1)
+        twice = _cumulated(self._noise_once, self.blocks.stride)
         return [np.maximum(self.shifted(part, noise), 0.0) for part, noise in zip(self.parts, twice)]
 
     def shifted(self, part: Part, twice: Floats, blocks: Blocks | None = None) -> Floats:
@@ -285,8 +294,8 @@ class FourierChannel:
 
     def _places(self, part: Part, blocks: Blocks) -> tuple[Int64, Int64]:
         """Where in the twice cumulated law a row's end lies above the first and above the last count of a block."""
-        back = (part.ends - self.law.low + 1)[:, None]
-        return np.clip(back - blocks.first, 0, self.law.size), np.clip(back - blocks.stop, 0, self.law.size)
+        back, beyond = (part.ends - self.law.low + 1)[:, None], blocks.stop - 1 + self.blocks.stride
+        return np.clip(back - blocks.first, 0, self.law.size), np.clip(back - beyond, 0, self.law.size)
 
     def _look_up(self, part: Part) -> tuple[Int64, Int64]:
         """The same for the channel's own blocks, worked out once."""
@@ -382,6 +391,42 @@ class FourierChannel:
         """Share of the cells that only the background explains."""
         lost = [part.tally @ (BACKGROUND / part.cells / rows) for part, rows in zip(self.parts, state.rows)]
         return float(sum(lost)) / sum(part.cells for part in self.parts)
+
+
+def likely_strides(values: Int64, tally: Int64, noise: DiscreteLaplace) -> list[int]:
+    """Return p if all counts may be multiples of p > 1 and the cells could show that they are not: the largest such.
+
+    If they are, E cos(2πjv/p) = φ(2πj/p)^ρ for all j, and otherwise it is less. By how much it could be less shows at
+    half the angle, where odd multiples are turned round.
+    """
+    near = values <= LARGEST
+    values, tally = values[near], tally[near]
+    cells, strides = int(tally.sum()), np.arange(MOST_STRIDE, 1, -1)
+
+    def told(angle: Floats) -> tuple[Floats, Floats, Floats]:
+        """Means of the cosine, seen and for noise alone, and how far apart they may be."""
+        seen, mean = np.cos(np.outer(angle, values)) @ tally / max(cells, 1), noise.characteristic(angle)
+        variance = (1 + noise.characteristic(2 * angle)) / 2 - mean**2
+        return seen, mean, STRAY * (np.sqrt(np.maximum(variance, 0.0) / max(cells, 1)) + 1 / max(cells, 1))
+
+    seen, mean, error = told(2 * np.pi / strides)
+    may = (mean - seen < error) & (mean > error)
+    for p, height, doubt in zip(strides[may].tolist(), mean[may], error[may]):
+        turned, unturned, _ = told(np.array([np.pi / p]))
+        seen, mean, error = told(2 * np.pi * np.arange(1, p // 2 + 1) / p)
+        if height * (1 - turned[0] / unturned[0]) > 2 * doubt and (mean - seen < error).all():
+            return [p]
+    return []
+
+
+def _cumulated(laws: Floats, stride: int) -> Floats:
+    """Σ_i law[v − i·stride] for each law (down).
+
+    >>> _cumulated(np.array([[1.0, 2.0, 3.0, 4.0, 5.0]]), 2)
+    array([[1., 2., 4., 6., 9.]])
+    """
+    whole = np.pad(laws, ((0, 0), (0, -laws.shape[1] % stride)))
+    return np.cumsum(whole.reshape(len(laws), -1, stride), axis=1).reshape(whole.shape)[:, : laws.shape[1]]
 
 
 class _Law:

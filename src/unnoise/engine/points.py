@@ -56,6 +56,9 @@ HOPELESS = 1000.0
 NEAR = 8
 """Counts to either side of a mass to which it may be moved at once, in powers of two, or a deviation of the noise."""
 
+EVERY = 512
+"""Counts at which every one is asked whether the cells want a mass there; above, 200 of them."""
+
 FIRSTS = 4
 """Single masses to begin with, of which the best is kept."""
 
@@ -280,7 +283,7 @@ def _another(mixture: Mixture, among: Places) -> tuple[Int64, Floats]:
     """Add a mass where the cells pull most, a tenth of the lightest."""
     own: Any = mixture.channel
     counts, size = among.counts, mixture.places.size
-    some = np.intersect1d(np.append(np.geomspace(1, max(counts[-1], 1), 200).astype(np.int64), counts[:64]), counts)
+    some = np.intersect1d(np.append(np.geomspace(1, max(counts[-1], 1), 200).astype(np.int64), counts[:EVERY]), counts)
     strain = own.strain(own.at(mixture.mass), some)
     strain[np.isin(some, mixture.places)] = -np.inf
     places = np.append(mixture.places, some[int(np.argmax(strain))])

@@ -100,11 +100,13 @@ class Posterior:
         blocks, n = self.channel.blocks, self.channel.blocks.covered
         walked = self.law[:n]
         density = np.log(np.maximum(walked / blocks.widths[:n], 1e-300))
-        t = np.arange(first, top + 1)
+        t = np.arange(-(-first // blocks.stride) * blocks.stride, top + 1, blocks.stride)
         x, middle = (np.log(t), np.log(blocks.centres[:n])) if by_logarithm else (t, blocks.centres[:n])
-        law = np.exp(np.interp(x, middle, density))
+        within = np.exp(np.interp(x, middle, density))
         block = np.searchsorted(blocks.stop[:n], t, side="right")
-        law *= (walked / np.maximum(np.bincount(block, weights=law, minlength=n), 1e-300))[block]
+        within *= (walked / np.maximum(np.bincount(block, weights=within, minlength=n), 1e-300))[block]
+        law = np.zeros(top + 1 - first)
+        law[t - first] = within
         near = blocks.atoms <= top
         np.add.at(law, blocks.atoms[near] - first, self.law[n:][near])
         return np.asarray(law)

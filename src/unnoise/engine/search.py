@@ -34,10 +34,11 @@ from scipy.special import gammaln
 from ..arrays import Floats, Int64
 from .channel import Channel, Seeing
 from .families import APART_FIRST, FAMILIES, HEADS, PERIODS, Family, likely_periods, shares
+from .fourier import FourierChannel
 from .points import Mixture, Places, pulled_points
 from .walk import Walk, find_mode
 
-__all__ = ["Model", "Search", "add_points", "certify", "explore"]
+__all__ = ["Model", "Search", "certify", "explore", "find_models"]
 
 PAST = 8.0
 """Nats past its peak at which the ladder of a walk ends: e⁻⁸ is a weight of 1/3000."""
@@ -61,7 +62,7 @@ UNEXPLAINED = 0.05
 """Share of the cells that the background alone may explain."""
 
 ROUNDS, FREEINGS, MOST_ATOMS = 5, 4, 12
-"""How often atoms are added, how often steps are freed, and how many atoms there may be."""
+"""How often atoms are added, how often steps are freed, and how many atoms may be added."""
 
 ALIKE = 0.02
 """Nats, and share of all masses, by which walks a decade of strength apart are the same: the next would differ by a
@@ -127,6 +128,7 @@ class Search:
     """What was tried on one channel.
 
     start : θ to begin with; level : its mean in advance
+    floor : score of a model found elsewhere, which counts as the highest so far
     models, best : those that count, and the one of highest score; leaders : the best of each family
     tried : all that converged, certified or not
     """
@@ -134,6 +136,7 @@ class Search:
     channel: Channel[Any]
     start: Floats
     level: float
+    floor: float = -np.inf
     models: list[Model] = field(default_factory=list)
     tried: list[Model] = field(default_factory=list)
     best: Model | None = None
@@ -146,7 +149,7 @@ class Search:
     @property
     def most(self) -> float:
         """The highest score."""
-        return -np.inf if self.best is None else self.best.score
+        return self.floor if self.best is None else max(self.floor, self.best.score)
 
     def add(self, *models: Model) -> None:
         """Take models in."""
@@ -197,7 +200,7 @@ class Search:
     def _trapped(self) -> bool:
         """Whether the best mode is less likely than the start by more than any sound one is."""
         if self.best is None:
-            return bool(self.fits)
+            return self.fits > 0 and self.floor == -np.inf
         start = self.channel.at(self.channel.widths * np.exp(self.start)).value
         return bool(self.channel.at(self.best.mass).value < start - TRAPPED * self.start.size)
 
@@ -210,7 +213,8 @@ class Search:
         best = self.best
         theta = self.start if best is None else best.theta
         first = len(strengths) - 1 if loose else usual
-        found = self.ascend(family, family.name(head), walk, strengths, first, theta, log_weight)
+        name = family.name(head) + (f", multiples of {grid.stride}" if grid.stride > 1 else "")
+        found = self.ascend(family, name, walk, strengths, first, theta, log_weight)
         if found is not None and (family not in self.leaders or found.score > self.leaders[family].score):
             self.leaders[family] = found
         return found
@@ -291,22 +295,24 @@ def _falls_below(wanted: float, scores: Sequence[float]) -> bool:
 
 
 def explore(
-    channel: Channel[Any], start: Floats, total: float, counts: Int64, families: Sequence[Family] = FAMILIES
+    channel: Channel[Any], start: Floats, total: float, counts: Int64, families: Sequence[Family] = FAMILIES,
+    floor: float = -np.inf,
 ) -> Search:
     """Search for walks that explain the channel's cells; ``counts`` are those at which modes are certified.
 
     total : what the masses add up to, roughly
+    floor : score of a model found elsewhere: those far below are not looked for
     """
     level = math.log(total / channel.grid.counts.size)
-    theta = start
+    theta, most = start, channel.atoms.size + MOST_ATOMS
     for turn in range(ROUNDS + 1):
-        search = Search(channel, theta, level)
+        search = Search(channel, theta, level, floor)
         search.walks(families)
         theta = theta if search.best is None else search.best.theta
         if turn == ROUNDS:
             break
         state = channel.at(channel.widths * np.exp(theta))
-        more = _wanted(channel, channel.strain(state, counts), counts)
+        more = _wanted(channel, channel.strain(state, counts), counts, most)
         wider = channel.widened(state, more) if more.size else None
         if wider is None:
             break
@@ -314,12 +320,15 @@ def explore(
     return search
 
 
-def _wanted(channel: Channel[Any], strain: Floats, counts: Int64) -> Int64:
-    """Return the counts at which the cells want more mass, the most wanted of each neighbourhood of the noise."""
-    apart = max(4, round(8 * math.sqrt(2) * channel.grid.scale))
+def _wanted(channel: Channel[Any], strain: Floats, counts: Int64, most: int) -> Int64:
+    """Return the counts at which the cells want more mass, the most wanted of each neighbourhood of the noise.
+
+    most : atoms at most, those that are there among them
+    """
+    apart = max(4, round(8 * math.sqrt(2) * channel.grid.scale * channel.grid.stride))
     found: list[int] = []
     for j in np.argsort(-strain):
-        if strain[j] <= STRAIN or len(found) == AT_ONCE or channel.atoms.size + len(found) >= MOST_ATOMS:
+        if strain[j] <= STRAIN or len(found) == AT_ONCE or channel.atoms.size + len(found) >= most:
             break
         count = int(counts[j])
         if all(abs(count - other) > apart for other in found) and count not in channel.atoms:
@@ -327,15 +336,30 @@ def _wanted(channel: Channel[Any], strain: Floats, counts: Int64) -> Int64:
     return np.array(found, dtype=np.int64)
 
 
-def add_points(search: Search, counts: Int64, total: float, *, origin: int = 0) -> None:
-    """Add the points that the cells of a Fourier channel pull to any of ``counts``, which are taken from ``origin``.
+def find_models(
+    channels: Sequence[FourierChannel], starts: Sequence[Floats], total: float, counts: Int64, places: Int64 | None
+) -> Search:
+    """Search for walks on each channel, and for points at any of ``places`` on the last; return the best, certified.
 
-    total : what the masses add up to, roughly
+    channels : the same cells, counts being multiples of 7, say, and at last of 1
+    starts : θ to begin with on each of them; total : what the masses add up to, roughly
+    counts : those at which modes are certified
     """
-    seeing: Any = search.channel
-    mass = seeing.widths * np.exp(search.start if search.best is None else search.best.theta)
-    found = pulled_points(seeing, mass, Places(counts, origin, total, search.level), search.most - BEHIND)
-    search.add(*(Model.of(each, ONE_OF_MANY) for each in found))
+    best: Search | None = None
+    for channel, start in zip(channels, starts):
+        floor = -np.inf if best is None else best.most - 2 * math.log(best.channel.grid.stride)
+        search = explore(channel, start, total, counts, floor=floor)
+        if channel is channels[-1] and places is not None:
+            seeing: Any = search.channel
+            mass = seeing.widths * np.exp(search.start if search.best is None else search.best.theta)
+            among = Places(places, channel.origin, total, search.level)
+            found = pulled_points(seeing, mass, among, search.most - BEHIND)
+            search.add(*(Model.of(each, ONE_OF_MANY) for each in found))
+        if best is None or (search.best is not None and search.best.score > floor):
+            best = search
+    assert best is not None
+    certify(best, counts)
+    return best
 
 
 def certify(search: Search, counts: Int64) -> None:

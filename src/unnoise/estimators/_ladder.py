@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from scipy.optimize import isotonic_regression
 
 from ..arrays import Floats, Int64
@@ -34,11 +35,17 @@ from ._series import convolve, logarithm, reciprocal
 from .linear import weights
 from .methods import Fit
 
-__all__ = ["LENGTH", "CellLaw", "Law", "Rung", "Tail", "climb"]
+__all__ = ["LENGTH", "CellLaw", "Law", "Rung", "Tail", "climb", "spikes"]
 
 
 LENGTH = 4096
 """Terms of the series at each far resolution."""
+
+STANDS_OUT, AROUND, FEWEST = 6.0, 12, 8.0
+"""Standard errors by which a count stands out against the median of the counts to either side; items that it takes."""
+
+LEAST_EMPTY = 1e-2
+"""Share of empty cells below which a logarithm is all noise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,6 +201,27 @@ def _taps(noise: DiscreteLaplace) -> Floats:
     half = int(noise.power) if whole else min(noise.reach(1e-9), 512)
     middle = np.int64(4 * half + 8)
     return weights(lambda t: np.asarray(t == middle, dtype=float), middle + np.arange(-half, half + 1), noise)
+
+
+def spikes(parts: Sequence[NoisyProfile], top: int) -> Int64:
+    """Return the counts up to ``top`` at which more items are found than around, by STANDS_OUT errors, surest first.
+
+    By the plain logarithm of what the cells are without their noise, which tells single counts where there is little.
+    """
+    taps = _taps(parts[0].noise)
+    half, items, variance = taps.size // 2, np.zeros(top + 1), np.zeros(top + 1)
+    for noisy in parts:
+        near = noisy.values >= -half
+        seen = _binned(noisy.values[near] + half, noisy.tally[near].astype(float), 1, top + 2 * half)
+        law = np.convolve(seen, taps, "valid") / noisy.cells
+        if law[0] > LEAST_EMPTY and half <= top // 2:
+            inverse = reciprocal(law)
+            items += noisy.cells * logarithm(law, inverse)
+            variance += _variances(seen[half : half + top + 1], inverse, taps)[0]
+    around = np.median(sliding_window_view(np.pad(items, AROUND, mode="edge"), 2 * AROUND + 1), axis=1)
+    out = (items - around) / np.sqrt(variance + 1.0)
+    found = np.flatnonzero((out > STANDS_OUT) & (items > FEWEST))
+    return found[np.argsort(-out[found], kind="stable")].astype(np.int64)
 
 
 def _near_rung(laws: Sequence[Law], first: int, taps: Floats) -> Rung:

@@ -27,10 +27,10 @@ import numpy as np
 from ..arrays import Floats, Int64
 from ..engine.banded import ENOUGH, BandedChannel, Body, body_of, cells_in, dense_runs, runs_within, window_of
 from ..engine.channel import Blocks
-from ..engine.fourier import BACKGROUND, FINENESS, NEGLIGIBLE, FourierChannel, Part
+from ..engine.fourier import FINENESS, NEGLIGIBLE, FourierChannel, Part, likely_strides
 from ..engine.points import Places, likely_points
 from ..engine.posterior import Posterior, average, posterior, weights
-from ..engine.search import Model, Search, add_points, certify, explore
+from ..engine.search import Model, Search, explore, find_models
 from ..errors import ConvergenceError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile, combine
@@ -52,6 +52,12 @@ LONGEST = 1 << 18
 FURTHEST = 4096
 """Last count of a posterior at most, unless the noise reaches further."""
 
+ROUNDING = 1e-8
+"""Cells expected in a row beside those of the law: above what a transform rounds, far below what any cell is worth."""
+
+LEAST = 3
+"""Multiples that a run goes on for at least, so that a walk can start on it."""
+
 MOST_RUNS = 6
 """Runs that are modelled, those with most cells; the cells of the others stay as they are."""
 
@@ -60,7 +66,7 @@ WITHIN_WALKS = 1 / 3
 nothing beyond, so it is three times in the prior. (With a whole share no item is found in 500 cells where 25 hold one,
 as long as the noise can hide them.)"""
 
-_FITTED: WeakKeyDictionary[NoisyProfile, dict[tuple[int, int, int | None, bool], Run | None]] = WeakKeyDictionary()
+_FITTED: WeakKeyDictionary[NoisyProfile, dict[tuple[object, ...], Run | None]] = WeakKeyDictionary()
 """Runs fitted, while their noisy profile lives: a profile and its intervals ask for the same one."""
 
 
@@ -148,7 +154,7 @@ class Run:
         pmf = noise.pmf(np.arange(-reach, reach + 1))
         row = np.searchsorted(part.ends, np.arange(-reach, self.top + reach + 1))
         seen = np.maximum(convolve(law, pmf), 0.0)
-        rows = np.bincount(row, weights=seen, minlength=part.tally.size) + BACKGROUND
+        rows = np.bincount(row, weights=seen, minlength=part.tally.size) + ROUNDING
         pulled = law * np.maximum(convolve_valid((part.tally / rows)[row], pmf), 0.0)
         law = pulled if pulled.sum() > 0 else law  # no noise can explain the cells
         return np.asarray(law * (self.cells / law.sum()))
@@ -191,18 +197,25 @@ class KnownCells:
 
 def cell_law_of(noisy: NoisyProfile, bound: int | None, *, points: bool = True) -> KnownCells:
     """Fit the body of a noisy profile; cells far from others, or without a model that converges, stay as they are."""
-    if noisy.noise.power == 1:
+    values = np.clip(noisy.values, 0, bound)
+    fitted: list[Run] = []
+    strides = (*likely_strides(noisy.values, noisy.tally, noisy.noise), 1)
+    for low, high in _runs(values, noisy, strides[0]) if noisy.noise.power > 1 or len(strides) > 1 else ():
+        run = fit_run(noisy, low, high, bound, strides, points=points)
+        if run is not None:
+            fitted.append(run)
+            strides = (run.search.channel.grid.stride,)  # what the largest run is told by goes for the others
+    stride = strides[-1]
+    if noisy.noise.power == 1 and stride == 1:
         whole = body_law(noisy, bound, points=points)
         if whole is not None:
             return KnownCells((whole,), whole.body.far_values, whole.body.far_tally)
-        return KnownCells((), np.clip(noisy.values, 0, bound), noisy.tally)
-    values = np.clip(noisy.values, 0, bound)
-    runs = _runs(values, noisy)
-    fitted = [found for low, high in runs if (found := fit_run(noisy, low, high, bound, points=points)) is not None]
+        return KnownCells((), values, noisy.tally)
     inside = np.zeros(values.size, dtype=bool)
     for run in fitted:
         inside |= (values >= run.origin) & (values <= run.origin + run.top)
-    return KnownCells(tuple(fitted), values[~inside], noisy.tally[~inside])
+    far = (values[~inside] + stride // 2) // stride * stride  # to the next multiple
+    return KnownCells(tuple(fitted), far, noisy.tally[~inside])
 
 
 # ---------------------------------------------------------------- one noise
@@ -266,9 +279,9 @@ def _local_mean(body: Body, noisy: NoisyProfile) -> Floats:
 # ---------------------------------------------------------------- any number of noises
 
 
-def _runs(values: Int64, noisy: NoisyProfile) -> list[tuple[int, int]]:
-    """Return the runs to model, largest number of cells first."""
-    window = window_of(noisy.noise)
+def _runs(values: Int64, noisy: NoisyProfile, stride: int) -> list[tuple[int, int]]:
+    """Return the runs to model, largest number of cells first; no two are nearer than LEAST multiples and one."""
+    window = max(window_of(noisy.noise), (LEAST + 1) * stride)
     folded, tally = combine([(values, noisy.tally)])
     runs = runs_within(folded, tally, window, LONGEST)[0]
     widened = [(0 if low <= window else low, high) for low, high in runs]
@@ -276,48 +289,56 @@ def _runs(values: Int64, noisy: NoisyProfile) -> list[tuple[int, int]]:
     return [widened[i] for i in most]
 
 
-def fit_run(noisy: NoisyProfile, low: int, high: int, bound: int | None, *, points: bool = True) -> Run | None:
-    """Fit one run of counts, low..high, once for law and intervals; None if it holds no cell, or no model converges."""
+def fit_run(
+    noisy: NoisyProfile, low: int, high: int, bound: int | None, strides: tuple[int, ...], *, points: bool = True
+) -> Run | None:
+    """Fit one run of counts, low..high, once for law and intervals; None if it holds no cell, or no model converges.
+
+    strides : what all counts may be multiples of, the smallest last
+    """
     known = _FITTED.setdefault(noisy, {})
-    wanted = low, high, bound, points
+    wanted = low, high, bound, strides, points
     if wanted not in known:
-        known[wanted] = _fit_run(noisy, low, high, bound, points=points)
+        known[wanted] = _fit_run(noisy, low, high, bound, strides, points=points)
     return known[wanted]
 
 
-def _fit_run(noisy: NoisyProfile, low: int, high: int, bound: int | None, *, points: bool) -> Run | None:
-    values = np.clip(noisy.values, 0, bound)
-    inside = (values >= low) & (values <= high)
+def _fit_run(
+    noisy: NoisyProfile, low: int, high: int, bound: int | None, strides: tuple[int, ...], *, points: bool
+) -> Run | None:
+    noise, values = noisy.noise, np.clip(noisy.values, 0, bound)
+    low -= low % strides[0]
+    top = max(high - low, LEAST * strides[0])
+    top = top if bound is None else min(top, bound - low)
+    inside = (values >= low) & (values <= low + top)
     if not inside.any():
         return None
     seen, tally = noisy.values[inside] - low, noisy.tally[inside]
-    top = max(high, low + 3) - low
-    top = top if bound is None else min(top, bound - low)
-    ends = _rows(seen, noisy.noise, top, at_zero=low == 0)
-    part = Part.of(seen, tally, ends, 1.0)
-    blocks = _blocks(top, noisy.noise)
-    channel = FourierChannel(blocks, (part,), noisy.noise, collide=False, origin=low, bound=bound)
+    part = Part.of(seen, tally, _rows(seen, noise, top, strides[0], at_zero=low == 0), 1.0)
+    channels = [FourierChannel(_blocks(top, noise, stride), (part,), noise, collide=False, origin=low, bound=bound)
+                for stride in strides]  # fmt: skip
+    cells, blocks = part.cells, channels[-1].blocks
     counts = np.union1d(blocks.first, np.rint(blocks.centres).astype(np.int64))
-    search = explore(channel, channel.begun(blocks.widths * (part.cells / (top + 1))), float(part.cells), counts)
-    if points:
-        add_points(search, np.arange(top + 1), float(part.cells), origin=low)
-    certify(search, counts)
+    starts = [each.begun(each.widths * (cells / each.widths.sum())) for each in channels]
+    places = np.arange(top + 1) if points and strides[-1] == 1 else None
+    search = find_models(channels, starts, float(cells), counts, places)
     return None if search.best is None else Run(low, top, search, posterior(search))
 
 
-def _blocks(top: int, noise: DiscreteLaplace) -> Blocks:
-    """Single counts up to HEAD, then blocks of equal width up to ``top``."""
+def _blocks(top: int, noise: DiscreteLaplace, stride: int) -> Blocks:
+    """Single counts up to HEAD, then blocks of equal width up to ``top``; all of them ``stride`` times."""
+    top //= stride
     head = min(HEAD, top)
-    width = max(1, round(math.sqrt(noise.variance) / 2), math.ceil((top - head) / MOST_BLOCKS))
+    width = max(1, round(math.sqrt(noise.variance) / stride / 2), math.ceil((top - head) / MOST_BLOCKS))
     starts = np.concatenate([np.arange(head + 1), np.arange(head + 1, top + 1, width), [top + 1]])
-    return Blocks.covering(np.unique(starts).astype(np.int64))
+    return Blocks.covering(np.unique(starts).astype(np.int64), stride)
 
 
-def _rows(seen: Int64, noise: DiscreteLaplace, top: int, *, at_zero: bool) -> Int64:
+def _rows(seen: Int64, noise: DiscreteLaplace, top: int, stride: int, *, at_zero: bool) -> Int64:
     """Rows of equal width; below 0 they go as far as noise is likely to, for one noise they begin at 0."""
     low = 0 if noise.power == 1 or not at_zero else -noise.reach(1e-4)
     high = max(top, int(seen[-1]))
-    step = max(1, int(math.sqrt(noise.variance) / FINENESS), math.ceil((high - low) / MOST_ROWS))
+    step = max(1, int(math.sqrt(noise.variance) / FINENESS), math.ceil((high - low) / MOST_ROWS / stride))
     return np.unique(np.append(np.arange(low, high + 1, step), high)).astype(np.int64)
 
 
@@ -338,7 +359,7 @@ def known_law(noisy: NoisyProfile, max_count: int | None = None) -> KnownLaw | N
     """Return the posterior of the items of a domain; None where no model converged."""
     items = noisy.layout.domain if noisy.layout.kind == "sampled" and noisy.layout.domain else noisy.cells
     last = _last(noisy) if max_count is None else min(_last(noisy), max_count)
-    run = fit_run(noisy, 0, last, max_count)
+    run = fit_run(noisy, 0, last, max_count, (*likely_strides(noisy.values, noisy.tally, noisy.noise), 1))
     if run is None:
         return None
     share = noisy.cells / items

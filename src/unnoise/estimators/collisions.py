@@ -34,12 +34,12 @@ import numpy as np
 
 from ..arrays import Floats, Int64
 from ..engine.channel import FAR, Blocks, counts_in_blocks
-from ..engine.fourier import FourierChannel, Part, rows_of
+from ..engine.fourier import FourierChannel, Part, likely_strides, rows_of
 from ..engine.posterior import Posterior, posterior
-from ..engine.search import Search, add_points, certify, explore
+from ..engine.search import Search, find_models
 from ..errors import ConvergenceError, InputError, OverloadError
-from ..noisy import NoisyProfile
-from ._ladder import LENGTH, CellLaw, Law, Tail, climb
+from ..noisy import NoisyProfile, combine
+from ._ladder import LENGTH, CellLaw, Law, Tail, climb, spikes
 from ._series import cell_law, logarithm
 from .methods import Fit
 
@@ -67,8 +67,9 @@ FEW = 8
 LONGEST = 4096
 """Last row at most; items above it are found one by one."""
 
-MOST_CROWDS = 4
-"""Atoms to begin with, where cells crowd within a wide block; certificates may ask for more."""
+MOST_SPIKES, MOST_CROWDS = 64, 4
+"""Atoms to begin with, within wide blocks: counts that stand out, or else where cells crowd; certificates may ask for
+more."""
 
 START_LOAD = 8.0
 """Items per cell at most to begin with: from a load that no cell can show, no step leads back."""
@@ -180,22 +181,27 @@ def collisions(noisy: NoisyProfile, *, max_count: int | None = None) -> ItemLaw:
     """
     parts = ranges(noisy)
     used = choose(parts)
-    channel, top = _channel(used, max_count)
+    channels = [_channel(used, max_count, stride) for stride in (*_strides(used), 1)]
+    channel = channels[-1]
     if min(part.tally[-1] / part.cells for part in channel.parts) > HIDDEN:
         raise overload(noisy, used)
-    last = channel.law.last
+    top, last = int(channel.blocks.stop[channel.blocks.covered - 1]) - 1, channel.law.last
     near = sum(float(np.minimum(part.noisy.values, last) @ part.noisy.tally) / part.share for part in used) / len(used)
     near = max(near, 1.0)
     counts = counts_in_blocks(1, top, 2 * DENSE, CERTIFIED)[:-1]
-    search = explore(channel, _start(channel, near), near, counts)
-    add_points(search, np.arange(1, top + 1), near)
-    certify(search, counts)
+    search = find_models(channels, [_start(each, near) for each in channels], near, counts, np.arange(1, top + 1))
     if search.best is None:
         raise ConvergenceError(f"a model of the items must converge, got none in {search.fits} fits")
     return _assemble(parts, used, search, posterior(search), top)
 
 
-def _channel(used: Sequence[Range], max_count: int | None) -> tuple[FourierChannel, int]:
+def _strides(used: Sequence[Range]) -> list[int]:
+    """What all counts may be multiples of, by the cells of all ranges together."""
+    values, tally = combine([(part.noisy.values, part.noisy.tally) for part in used])
+    return likely_strides(values, tally, used[0].noisy.noise)
+
+
+def _channel(used: Sequence[Range], max_count: int | None, stride: int) -> FourierChannel:
     """Lay out blocks and rows for the ranges used; one block is for counts above the last, unless there are none."""
     noise = used[0].noisy.noise
     largest = max(1, max(int(part.noisy.values[-1]) for part in used))
@@ -210,19 +216,22 @@ def _channel(used: Sequence[Range], max_count: int | None) -> tuple[FourierChann
         parts.append(Part.of(values, tally, ends, part.share))
         crowds |= crowded
     top = last if max_count is None else min(last, max_count)
-    blocks = Blocks.covering(counts_in_blocks(1, top, DENSE, PER_OCTAVE))
+    blocks = Blocks.covering(counts_in_blocks(1, max(1, top // stride), DENSE, PER_OCTAVE), stride)
     if largest > last and (max_count is None or max_count > last):
         blocks = blocks.with_atoms(np.array([FAR], dtype=np.int64))
-    atoms = [count for count in sorted(crowds, key=lambda count: -crowds[count]) if DENSE < count <= top]
-    blocks = blocks.with_atoms(np.array(atoms[:MOST_CROWDS], dtype=np.int64))
-    return FourierChannel(blocks, tuple(parts), noise, collide=True, bound=max_count), top
+    if stride == 1:
+        clear = spikes([part.noisy for part in used], top)
+        full = np.array(sorted(crowds, key=lambda count: -crowds[count]), dtype=np.int64)
+        atoms = clear[clear > DENSE][:MOST_SPIKES]
+        blocks = blocks.with_atoms(atoms if atoms.size else full[(full > DENSE) & (full <= top)][:MOST_CROWDS])
+    return FourierChannel(blocks, tuple(parts), noise, collide=True, bound=max_count)
 
 
 def _start(channel: FourierChannel, total: float) -> Floats:
     """Return θ after some steps of EM from N_t ∝ 1/(t(t+1)), with as many occurrences as the cells."""
     blocks = channel.blocks
     near = blocks.first < FAR
-    mass = np.where(near, 1 / blocks.first - 1 / blocks.stop, 0.0)
+    mass = np.where(near, 1 / blocks.first - 1 / (blocks.stop - 1.0 + blocks.stride), 0.0)
     most = START_LOAD * min(part.cells / part.share for part in channel.parts)
     mass *= min(total / float(mass @ np.where(near, blocks.centres, 0.0)), most / float(mass.sum()))
     mass[~near] = 1.0
@@ -282,21 +291,18 @@ def _per_count(found: Posterior, top: int) -> Floats:
     """Return the items at counts 0..top: one step of EM, count by count, from the averaged law."""
     law = found.per_count(1, top, by_logarithm=True)
     n, near = found.channel.blocks.covered, found.channel.atoms < FAR
-    every = found.channel.with_blocks(_every_count(top).with_atoms(found.channel.above))
-    state = every.at(np.append(law, found.law[n:][~near]))
-    stepped = state.mass * every.step(state)
-    return np.concatenate([[0.0], stepped[:top]])
+    kept = np.flatnonzero(law > 0) + 1
+    every = found.channel.with_blocks(Blocks(kept, kept + 1, 0).with_atoms(found.channel.above))
+    state = every.at(np.append(law[kept - 1], found.law[n:][~near]))
+    items = np.zeros(top + 1)
+    items[kept] = (state.mass * every.step(state))[: kept.size]
+    return items
 
 
 def _from_above(noisy: NoisyProfile, few: int) -> int:
     """Noisy count that all but the ``few`` largest cells stay below."""
     above = noisy.cells - np.cumsum(noisy.tally)
     return int(noisy.values[min(int(np.searchsorted(-above, -few)), noisy.values.size - 1)])
-
-
-def _every_count(top: int) -> Blocks:
-    """One block for each count 1..top."""
-    return Blocks.covering(np.arange(1, top + 2, dtype=np.int64))
 
 
 def decompound(fit: Fit, noisy: NoisyProfile) -> tuple[Int64, Floats]:
