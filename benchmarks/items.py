@@ -1,6 +1,7 @@
-"""Open domains: distinct items and item profile beneath hashed cells, without and with levels.
+"""Open domains: distinct items and item profile beneath hashed cells, without and with levels; rough profiles.
 
-Run ``python benchmarks/items.py [--quick] [--write] [--only single,levels,choice]``.
+Run ``python benchmarks/items.py [--quick] [--write] [--only single,levels,choice,rough]``. *rough* has a section of its
+own: multiples of a number, heaped counts, many single counts.
 
 Items are thrown into cells count by count (multinomial where many items share a count, else one by one), which has
 the law of hashing them; tests/test_items.py compares it with real hashing.
@@ -174,22 +175,91 @@ def choice(quick: bool, times: int) -> list[str]:
     return lines
 
 
+def single_counts(number: int, top: int, items: int) -> np.ndarray:
+    """Counts of items that have one of ``number`` counts below ``top``, the same in every run."""
+    rng = np.random.default_rng([number, top])
+    places = rng.choice(np.arange(1, top), number, replace=False)
+    return rng.choice(places, items, p=rng.dirichlet(np.ones(number)))
+
+
+def heaped(mean: int, share: float, to: int, items: int) -> np.ndarray:
+    """Geometric counts, a share of them rounded to multiples."""
+    rng = np.random.default_rng([mean, to])
+    counts = rng.geometric(1 / mean, items)
+    return np.where(rng.random(items) < share, np.maximum(np.rint(counts / to).astype(np.int64) * to, 1), counts)
+
+
+def rough_shapes(items: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(7)
+    return {
+        "geometric, mean 10": rng.geometric(0.1, items), "2 × Zipf 1.8": 2 * np.minimum(rng.zipf(1.8, items), 500),
+        "2 × geometric, mean 10": 2 * rng.geometric(0.1, items), "7 × geometric, mean 3": 7 * rng.geometric(0.3, items),
+        "10 × geometric, mean 20": 10 * rng.geometric(0.05, items),
+        "100 × geometric, mean 3": 100 * rng.geometric(0.3, items),
+        "half heaped at fives": heaped(20, 0.5, 5, items), "20 counts below 100": single_counts(20, 100, items),
+        "40 counts below 400": single_counts(40, 400, items), "40 counts below 2,000": single_counts(40, 2000, items),
+        "100 counts below 300": single_counts(100, 300, items),
+    }
+
+
+def rough(quick: bool, times: int) -> list[str]:
+    """Profiles that are smooth in no sense."""
+    bits = 14 if quick else 17
+    items = round(0.75 * 2**bits)
+    layout = Layout(kind="hashed", cells=2**bits, hash_seed=0)
+    lines = [
+        f"{items:,} items in 2^{bits} cells, {times} runs each.", "",
+        "| items' counts | ε | noises | distinct, rel. RMSE | bias | interval holds | ℓ1 | W1 | processor time |",
+        "|---" * 9 + "|",
+    ]
+    for name, counts in rough_shapes(items).items():
+        value, numbers = np.unique(counts, return_counts=True)
+        for epsilon, power in ((0.5, 1), (1, 1), (3, 1), (1, 3)):
+            rng, rows = np.random.default_rng([11, power, round(10 * epsilon)]), []
+            for _ in range(times):
+                noisy = sketch(value, numbers, layout, DiscreteLaplace(epsilon, power), rng)
+                begin = time.process_time()
+                profile = item_profile(noisy)
+                seconds = time.process_time() - begin
+                found = errors(profile, value, numbers)
+                at = np.union1d(value, profile.support)
+                gap = np.zeros(at.size)
+                gap[np.searchsorted(at, value)] -= numbers
+                gap[np.searchsorted(at, profile.support)] += profile.mass * profile.items
+                above = np.abs(np.cumsum(gap[::-1])[::-1])
+                moved = float(above @ np.diff(at, prepend=0)) / items
+                rows.append([found["error1"], found["cover1"], found["l1"], moved, seconds])
+            error, held, l1, w1, seconds = np.array(rows).T
+            rmse = 100 * np.sqrt(np.mean(error**2))
+            lines.append(
+                f"| {name} | {epsilon:g} | {power} | {rmse:.2f} % | {100 * error.mean():+.2f} % "
+                f"| {100 * held.mean():.0f} % | {l1.mean():.3f} | {w1.mean():.3f} | {seconds.mean():.2f} s |"
+            )
+            print(lines[-1], flush=True)
+    return lines
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--write", action="store_true")
-    parser.add_argument("--only", default="single,levels,choice")
+    parser.add_argument("--only", default="single,levels,choice,rough")
     parser.add_argument("--runs", type=int, default=None)
     options = parser.parse_args()
     times = options.runs or (5 if options.quick else 20)
     wanted = options.only.split(",")
-    text = ["## Open domains", "", machine("numpy", "scipy"), ""]
-    for name, function, scale in (("single", single, 1), ("levels", levels, 1), ("choice", choice, 0.1)):
+    parts = {"single": (single, 1), "levels": (levels, 1), "choice": (choice, 0.1), "rough": (rough, 0.5)}
+    sections: dict[str, list[str]] = {"items": ["## Open domains"], "rough": ["## Open domains: rough profiles"]}
+    for name, (function, scale) in parts.items():
         if name in wanted:
-            text += [*function(options.quick, max(2, round(times * scale))), ""]
-    print("\n".join(text))
-    if options.write:
-        write_section("items", "\n".join(text))
+            lines = ["", *function(options.quick, max(2, round(times * scale)))]
+            sections["rough" if name == "rough" else "items"] += lines
+    for name, lines in sections.items():
+        if len(lines) > 1:
+            text = "\n".join([lines[0], "", machine("numpy", "scipy"), *lines[1:], ""])
+            print(text)
+            if options.write:
+                write_section(name, text)
 
 
 if __name__ == "__main__":
