@@ -214,14 +214,18 @@ def spikes(parts: Sequence[NoisyProfile], top: int) -> Int64:
         near = noisy.values >= -half
         seen = _binned(noisy.values[near] + half, noisy.tally[near].astype(float), 1, top + 2 * half)
         law = np.convolve(seen, taps, "valid") / noisy.cells
-        if law[0] > LEAST_EMPTY and half <= top // 2:
+        if law[0] < LEAST_EMPTY or half > top // 2:
+            continue
+        with np.errstate(over="ignore", invalid="ignore"):  # of much noise the series may have no end
             inverse = reciprocal(law)
-            items += noisy.cells * logarithm(law, inverse)
-            variance += _variances(seen[half : half + top + 1], inverse, taps)[0]
+            found = noisy.cells * logarithm(law, inverse)
+            spread, _ = _variances(seen[half : half + top + 1], inverse, taps)
+        if np.isfinite(found).all() and np.isfinite(spread).all():
+            items, variance = items + found, variance + spread
     around = np.median(sliding_window_view(np.pad(items, AROUND, mode="edge"), 2 * AROUND + 1), axis=1)
     out = (items - around) / np.sqrt(variance + 1.0)
-    found = np.flatnonzero((out > STANDS_OUT) & (items > FEWEST))
-    return found[np.argsort(-out[found], kind="stable")].astype(np.int64)
+    clear = np.flatnonzero((out > STANDS_OUT) & (items > FEWEST))
+    return clear[np.argsort(-out[clear], kind="stable")].astype(np.int64)
 
 
 def _near_rung(laws: Sequence[Law], first: int, taps: Floats) -> Rung:
