@@ -40,6 +40,19 @@ def test_noise_far_below_zero_in_few_cells_is_no_fault():
     assert check(case)[0] == []
 
 
+@pytest.mark.parametrize("run", [(47, 47), (56, 32), (77, 28), (185, 30)])
+def test_what_missed_by_far_in_the_audit_no_longer_does(run):
+    """An atom beside the count asked for, two combs in shared cells, ones that nineteen noises hide."""
+    assert check(draw(np.random.default_rng([1, *run]), 17))[0] == []
+
+
+def test_neighbouring_single_counts_are_told_apart():
+    """Items of 21, 155 and 156 occurrences in shared cells: 155, and sums of two, had stood for them."""
+    case = draw(np.random.default_rng([77, 29]), 12)
+    assert sorted(set(case.truth.tolist())) == [21, 155, 156]
+    assert check(case)[0] == []
+
+
 def test_broken_rules_are_found():
     """Negative controls: a profile of other cells, and one whose items are doubled."""
     case = draw(np.random.default_rng([7, 0, 3]), MOST)
