@@ -194,7 +194,7 @@ def test_posterior_profile_is_bayes_cell_by_cell():
     g = np.exp(-0.3 * body.counts)
     g /= g.sum()
     expected = np.zeros(g.size)
-    for row, cells in zip(body.rows, body.tally):
+    for row, cells in zip(body.counts, body.tally):
         joint = g * noisy.noise.pmf(row - body.counts)
         expected += cells * joint / joint.sum()
     found = posterior_profile(BandedChannel(body, noisy.noise), g)

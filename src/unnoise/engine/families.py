@@ -84,7 +84,7 @@ class Family:
     def suits(self, grid: Grid) -> bool:
         """Whether the grid is long enough for a step, and for 1/t! short enough to matter."""
         least = self.order + 2 * self.period + self.heads(grid)[0]
-        return grid.walked > least and not (self.factorial and grid.last > SMALL)
+        return grid.walked > least and not (self.factorial and grid.counts[: grid.walked].max() > SMALL)
 
     def heads(self, grid: Grid) -> tuple[int, ...]:
         """Heads to be tried: none where 1 is far or the walk has a period; in log t the count 0 is always free.
@@ -134,7 +134,8 @@ def shares(families: Sequence[Family], grid: Grid) -> dict[Family, float]:
     """Each family that suits the grid, with its share of the prior."""
     suited = [family for family in families if family.suits(grid)]
     others = [family for family in suited if not family.factorial]
-    if grid.bound is None or grid.last < grid.bound or len(others) in {0, len(suited)}:
+    last = grid.counts[: grid.walked].max(initial=0.0)
+    if grid.bound is None or last < grid.bound or len(others) in {0, len(suited)}:
         return dict.fromkeys(suited, 1 / max(len(suited), 1))
     return {family: 0.5 if family.factorial else 0.5 / len(others) for family in suited}
 

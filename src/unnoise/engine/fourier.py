@@ -34,7 +34,7 @@ from scipy.fft import next_fast_len
 
 from ..arrays import Floats, Int64
 from ..noise import DiscreteLaplace
-from .channel import FAR, Bands, Blocks, Grid, add_diagonal, counts_in_blocks, full, solve_dense
+from .channel import FAR, Blocks, Dense, Grid, counts_in_blocks
 
 __all__ = ["FourierChannel", "Part", "SeenRows", "likely_strides", "rows_of"]
 
@@ -165,7 +165,7 @@ class SeenRows:
         return _cumulated(self.once, self.stride)
 
 
-class FourierChannel:
+class FourierChannel(Dense):
     """Noisy cells of one or several ranges, of any power, known or hashed.
 
     blocks : the blocks of counts that masses belong to; widths : number of counts in each of them
@@ -351,17 +351,6 @@ class FourierChannel:
             change = shifted - (rows - BACKGROUND / part.cells)[:, None] if self.collide else shifted
             total += part.rate**2 * part.cells * (change**2 / rows[:, None]).sum(axis=0)
         return np.asarray(1 / np.maximum(total, 1e-300))
-
-    def hold(self, prior: Bands) -> Floats:
-        """The prior's precision in full."""
-        return full(prior, self.blocks.size)
-
-    def newton(self, held: Floats, curvature: Floats, state: SeenRows, gradient: Floats) -> tuple[Floats, float]:
-        """Return −A⁻¹·gradient and log det A, by Cholesky's factor of A."""
-        system = self.information(state)
-        system += held
-        add_diagonal(system, curvature)
-        return solve_dense(system, gradient)
 
     def strain(self, state: SeenRows, counts: Int64) -> Floats:
         """Return how many standard errors the cells want more mass at each of ``counts``: ≤ 4 at a certified mode.

@@ -35,7 +35,7 @@ from scipy.special import gammaln
 
 from ..arrays import Floats, Int64
 from .banded import BandedChannel
-from .channel import FAR, Dense, add_diagonal
+from .channel import FAR, Seeing, add_diagonal
 from .fourier import FourierChannel
 from .walk import LEVEL, Walk, find_mode
 
@@ -99,7 +99,7 @@ class Mixture:
     value : log likelihood
     """
 
-    channel: Dense[Any]
+    channel: Seeing[Any]
     places: Int64
     theta: Floats
     walk: Walk
@@ -120,7 +120,7 @@ class Mixture:
         return self.log_evidence + self.log_weight
 
 
-def _fit(channel: Dense[Any], places: Int64, mass: Floats, among: Places) -> Mixture:
+def _fit(channel: Any, places: Int64, mass: Floats, among: Places) -> Mixture:
     """Find the masses at these places."""
     start = np.log(np.maximum(mass, LEAST * among.total))
     walk = Walk(np.zeros(mass.size), np.zeros(mass.size, dtype=np.int64), 2, level=among.level)
@@ -193,7 +193,7 @@ def _to_medians(channel: BandedChannel, places: Int64, mass: Floats, among: Plac
     """Fit, and move every mass to the median of its share of the cells, until none moves."""
     for _ in range(MOVES):
         mixture = _fit(channel.only(places), places, mass, among)
-        moved = channel.nearest(_medians(channel, mixture))
+        moved = _medians(channel, mixture)
         if (moved == places).all():
             return mixture
         places, where = np.unique(moved, return_inverse=True)
@@ -202,7 +202,7 @@ def _to_medians(channel: BandedChannel, places: Int64, mass: Floats, among: Plac
 
 
 def _medians(channel: BandedChannel, mixture: Mixture) -> Int64:
-    """The noisy count at the middle of each mass's share of the cells."""
+    """The noisy count at the middle of each mass's share of the cells, which is a count of the body."""
     seen = channel.y > 0
     few: Any = mixture.channel
     share = np.cumsum((few.y / few.at(mixture.mass).law)[:, None] * few.columns * mixture.mass, axis=0)

@@ -6,7 +6,8 @@
    is climbed over its strengths, from where its walk spreads by ± 3 to stiffer ones and then to looser ones, each fit
    from the last mode, while a straight line through the last two scores ends less than PAST nats below the peak. A
    family BEHIND nats behind the best with the same head tries no further heads.
-2. Periods are fitted if the best model, or the leader that follows the cells least, shows any (:mod:`.families`).
+2. Periods are fitted if the best model, or the leader that follows the cells least, shows any (:mod:`.families`): a
+   loose walk takes a pattern over and then misses nothing.
 3. The steps that stand out (4 robust deviations) are set free in the best model of each family, at the cost of naming
    them, and its ladder is climbed to stiffer walks; again while that helps.
 4. The best mode is asked whether the cells want more mass at some count than it gives (:meth:`strain`). Where that
@@ -158,29 +159,22 @@ class Search:
             if self.best is None or model.score > self.best.score:
                 self.best = model
 
-    def walks(self, families: Sequence[Family]) -> None:
+    def walks(self) -> None:
         """Families with heads, once more from loose walks if that was a trap; then periods, then free steps.
 
         A rough start is so unlikely under a stiff walk that the way down from there may lead to where no cell is
         explained, and nothing leads back: more items than the cells can show.
         """
-        share = shares(families, self.channel.grid)
+        share = shares(FAMILIES, self.channel.grid)
         self._with_heads(share)
         if self._trapped():
             self.models, self.best, self.leaders = [], None, {}
             self._with_heads(share, loose=True)
-        for period in self._periods():
+        models = [self.best, min(self.leaders.values(), key=lambda leader: leader.value, default=None)]
+        for period in sorted({p for model in models if model for p in likely_periods(self.channel, model.mass)}):
             self._explored(Family("t", 2, period=period), 0, 1 / len(share) / len(PERIODS))
         for leader in sorted(self.leaders.values(), key=lambda leader: -leader.score):
             self._set_free(leader)
-
-    def _periods(self) -> list[int]:
-        """Periods worth a fit beside the best model, or beside the leader that follows the cells least.
-
-        A loose walk takes a pattern over and then misses nothing.
-        """
-        models = [self.best, min(self.leaders.values(), key=lambda leader: leader.value, default=None)]
-        return sorted({p for model in models if model for p in likely_periods(self.channel, model.mass)})
 
     def _with_heads(self, share: dict[Family, float], *, loose: bool = False) -> None:
         """Climb every family with each of the heads, while it is near the best with the same head.
@@ -294,10 +288,7 @@ def _falls_below(wanted: float, scores: Sequence[float]) -> bool:
     return last < before and 2 * last - before < wanted
 
 
-def explore(
-    channel: Channel[Any], start: Floats, total: float, counts: Int64, families: Sequence[Family] = FAMILIES,
-    floor: float = -np.inf,
-) -> Search:
+def explore(channel: FourierChannel, start: Floats, total: float, counts: Int64, floor: float = -np.inf) -> Search:
     """Search for walks that explain the channel's cells; ``counts`` are those at which modes are certified.
 
     total : what the masses add up to, roughly
@@ -307,20 +298,20 @@ def explore(
     theta, most = start, channel.atoms.size + MOST_ATOMS
     for turn in range(ROUNDS + 1):
         search = Search(channel, theta, level, floor)
-        search.walks(families)
+        search.walks()
         theta = theta if search.best is None else search.best.theta
         if turn == ROUNDS:
             break
         state = channel.at(channel.widths * np.exp(theta))
         more = _wanted(channel, channel.strain(state, counts), counts, most)
-        wider = channel.widened(state, more) if more.size else None
-        if wider is None:
+        if not more.size:
             break
-        channel, theta = wider[0], np.concatenate([theta, wider[1]])
+        channel, beside = channel.widened(state, more)
+        theta = np.concatenate([theta, beside])
     return search
 
 
-def _wanted(channel: Channel[Any], strain: Floats, counts: Int64, most: int) -> Int64:
+def _wanted(channel: FourierChannel, strain: Floats, counts: Int64, most: int) -> Int64:
     """Return the counts at which the cells want more mass, the most wanted of each neighbourhood of the noise.
 
     most : atoms at most, those that are there among them

@@ -30,7 +30,7 @@ from ..engine.channel import Blocks
 from ..engine.fourier import FINENESS, NEGLIGIBLE, FourierChannel, Part, likely_strides
 from ..engine.points import Places, likely_points
 from ..engine.posterior import Posterior, average, posterior, weights
-from ..engine.search import Model, Search, explore, find_models
+from ..engine.search import Model, Search, find_models
 from ..errors import ConvergenceError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile, combine
@@ -112,7 +112,7 @@ class BodyLaw:
     @property
     def cells(self) -> int:
         """Number of cells among them."""
-        return self.body.cells
+        return int(self.body.tally.sum())
 
     def law(self, *, stepped: bool) -> Floats:
         """Cells at each count: by the averaged models, or one step of EM from there."""
@@ -230,7 +230,8 @@ def body_law(noisy: NoisyProfile, bound: int | None, *, points: bool = True) -> 
     likely = likely_masses(noisy, bound, channel.counts)
     start = _local_mean(body, noisy)
     start = 0.5 * start + 0.5 * likely if likely.any() else start
-    search = explore(channel, np.log(np.maximum(start, 1e-12)), 1.0, np.zeros(0, dtype=np.int64))
+    search = Search(channel, np.log(np.maximum(start, 1e-12)), math.log(1 / channel.counts.size))
+    search.walks()
     if points:
         places = Places(channel.counts, 0, 1.0, search.level)
         found = likely_points(channel, likely, places)
@@ -269,9 +270,8 @@ def likely_masses(noisy: NoisyProfile, bound: int | None, counts: Int64) -> Floa
 def _local_mean(body: Body, noisy: NoisyProfile) -> Floats:
     """Share of cells at each count, averaged over one noise scale to either side: a rough first guess."""
     counts, width = body.counts, max(1, round(1 / float(noisy.noise.epsilon)))
-    values = np.clip(body.rows, counts[0], counts[-1])
     before = np.concatenate([[0], np.cumsum(body.tally)])
-    near = before[np.searchsorted(values, counts + width, "right")] - before[np.searchsorted(values, counts - width)]
+    near = before[np.searchsorted(counts, counts + width, "right")] - before[np.searchsorted(counts, counts - width)]
     local = near / (2 * width + 1) + 1e-3
     return np.asarray(local / local.sum())
 
@@ -283,7 +283,7 @@ def _runs(values: Int64, noisy: NoisyProfile, stride: int) -> list[tuple[int, in
     """Return the runs to model, largest number of cells first; no two are nearer than LEAST multiples and one."""
     window = max(window_of(noisy.noise), (LEAST + 1) * stride)
     folded, tally = combine([(values, noisy.tally)])
-    runs = runs_within(folded, tally, window, LONGEST)[0]
+    runs = runs_within(folded, tally, window, LONGEST)
     widened = [(0 if low <= window else low, high) for low, high in runs]
     most = np.argsort(-cells_in(widened, folded, tally), kind="stable")[:MOST_RUNS]
     return [widened[i] for i in most]
