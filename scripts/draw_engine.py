@@ -14,7 +14,7 @@ mpl.use("agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from unnoise.engine.posterior import weights
+from unnoise.engine.search import weights
 from unnoise.estimators.cells import BodyLaw, body_law
 from unnoise.noisy import NoisyProfile
 

@@ -14,7 +14,7 @@ from unnoise.engine.banded import BandedChannel, body_of
 from unnoise.engine.channel import Blocks
 from unnoise.engine.fourier import FourierChannel, Part
 from unnoise.engine.points import Places
-from unnoise.engine.posterior import average
+from unnoise.engine.search import average
 from unnoise.errors import ConvergenceError
 from unnoise.estimators import auto as module
 from unnoise.estimators.auto import auto, whole_cells

@@ -11,11 +11,10 @@ from oracles_items import brute_law, dense_rows, sketch, zipf_numbers
 from unnoise.answers.items import item_profile
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.engine.channel import FAR, Blocks, counts_in_blocks
-from unnoise.engine.families import FAMILIES, _log_chance, shares
 from unnoise.engine.fourier import FourierChannel, Part, likely_strides, rows_of
 from unnoise.engine.posterior import covariance_of, posterior
-from unnoise.engine.search import Model, Search, certify, explore, find_models
-from unnoise.engine.walk import Walk, find_mode
+from unnoise.engine.search import Search, certify, explore, find_models
+from unnoise.engine.walk import FAMILIES, Model, Walk, _log_chance, find_mode, shares
 from unnoise.estimators.auto import auto
 from unnoise.estimators.cells import cell_law_of
 from unnoise.estimators.collisions import collisions

@@ -1,9 +1,4 @@
-"""Averages of models by evidence, and what is known of the items that are there.
-
-**Average.** Where items share cells, all models are averaged by weight: what is asked for is their number. In a domain
-walks are averaged, and of the cumulative curves of that average and of the point models the median by weight is taken,
-count by count: the curve of least expected earth-mover distance, and again that of a profile. So a spike that is
-likelier than not stays a spike, and one that is not leaves no trace.
+"""The averaged models of a Fourier channel, and what is known of the items that are there.
 
 **Posterior.** With θ̂ a mode, N = e^θ̂, D = diag N, J the information of the cells about θ and A = P + J its posterior
 precision, the items that *are* there, given the cells, have mean M(θ̂), one EM step from N, and covariance
@@ -35,10 +30,10 @@ from scipy.linalg import solve_triangular
 from ..arrays import Floats, Int64
 from .channel import FAR, Blocks, add_diagonal
 from .fourier import FourierChannel, SeenRows
-from .search import BEHIND, Model, Search
-from .walk import JUMP
+from .search import Search, average, weights
+from .walk import JUMP, Model
 
-__all__ = ["Posterior", "average", "covariance_of", "posterior", "weights"]
+__all__ = ["Posterior", "covariance_of", "posterior"]
 
 RIDGE = 1e-9
 """Added to a precision whose diagonal is scaled to 1: far below what a cell tells, far above rounding."""
@@ -46,32 +41,6 @@ RIDGE = 1e-9
 
 NATS = 3.0
 """Laws this far behind the best likelihood are not excluded: e⁻³ = 1/20."""
-
-
-def weights(models: Sequence[Model]) -> Floats:
-    """Weights by evidence and prior, adding up to 1; models BEHIND the best have none."""
-    score = np.array([model.score for model in models])
-    weight = np.where(score > score.max() - BEHIND, np.exp(score - score.max()), 0.0)
-    return np.asarray(weight / weight.sum())
-
-
-def average(masses: Floats, weight: Floats, points: Sequence[bool]) -> Floats:
-    """Join profiles (rows) over the same ascending counts: walks by the mean, points and that by the median curve.
-
-    >>> average(np.array([[0.0, 1.0], [0.5, 0.5]]), np.array([0.6, 0.4]), [True, True]).tolist()
-    [0.0, 1.0]
-    """
-    pointed = np.array(points, dtype=bool)
-    curves, chance = list(masses[pointed]), weight[pointed]
-    of_walks = float(weight[~pointed].sum())
-    if of_walks > 0:
-        curves.append(weight[~pointed] @ masses[~pointed] / of_walks)
-        chance = np.append(chance, of_walks)
-    heights = np.cumsum(curves, axis=1)
-    order = np.argsort(heights, axis=0, kind="stable")
-    below = (np.cumsum(chance[order], axis=0) < 0.5 * chance.sum()).sum(axis=0)
-    curve = np.take_along_axis(heights, np.take_along_axis(order, below[None], 0), 0)[0]
-    return np.asarray(np.maximum(np.diff(curve, prepend=0.0), 0))
 
 
 @dataclass(frozen=True, eq=False)

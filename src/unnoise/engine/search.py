@@ -1,12 +1,12 @@
-"""The search: which models are fitted, and which of them count.
+"""The search: which models are fitted, which of them count, and their average by evidence.
 
 **The rule.**
 
-1. With the count 0 apart, where there is one, then with no head and with longer ones, every family (:mod:`.families`)
+1. With the count 0 apart, where there is one, then with no head and with longer ones, every family (:mod:`.walk`)
    is climbed over its strengths, from where its walk spreads by ± 3 to stiffer ones and then to looser ones, each fit
    from the last mode, while a straight line through the last two scores ends less than PAST nats below the peak. A
    family BEHIND nats behind the best with the same head tries no further heads.
-2. Periods are fitted if the best model, or the leader that follows the cells least, shows any (:mod:`.families`): a
+2. Periods are fitted if the best model, or the leader that follows the cells least, shows any (:mod:`.walk`): a
    loose walk takes a pattern over and then misses nothing.
 3. The steps that stand out (4 robust deviations) are set free in the best model of each family, at the cost of naming
    them, and its ladder is climbed to stiffer walks; again while that helps.
@@ -20,26 +20,30 @@ A ladder ends early where ten times the strength changes nothing (ALIKE).
 
 A fit that can no longer come within BEHIND nats of the best is not carried to its end. In log N the gradient is
 proportional to N, so a fit can sit in a trap: hence 4., and modes are approached from both sides.
+
+**Average.** Where items share cells, all models are averaged by weight: what is asked for is their number. In a domain
+walks are averaged, and of the cumulative curves of that average and of the point models the median by weight is taken,
+count by count: the curve of least expected earth-mover distance, and again that of a profile. So a spike that is
+likelier than not stays a spike, and one that is not leaves no trace.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from scipy.special import gammaln
 
 from ..arrays import Floats, Int64
-from .channel import Channel, Seeing
-from .families import APART_FIRST, FAMILIES, HEADS, PERIODS, Family, likely_periods, shares
+from .channel import Channel
 from .fourier import FourierChannel
-from .points import Mixture, Places, pulled_points
-from .walk import Walk, find_mode
+from .points import Places, pulled_points
+from .walk import APART_FIRST, FAMILIES, HEADS, PERIODS, Family, Model, Walk, find_mode, likely_periods, shares
 
-__all__ = ["Model", "Search", "certify", "explore", "find_models"]
+__all__ = ["Search", "average", "certify", "explore", "find_models", "weights"]
 
 PAST = 8.0
 """Nats past its peak at which the ladder of a walk ends: e⁻⁸ is a weight of 1/3000."""
@@ -65,10 +69,6 @@ UNEXPLAINED = 0.05
 ROUNDS, FREEINGS, MOST_ATOMS = 5, 4, 12
 """How often atoms are added, how often steps are freed, and how many atoms may be added."""
 
-ALIKE = 0.02
-"""Nats, and share of all masses, by which walks a decade of strength apart are the same: the next would differ by a
-tenth of that, and so on, so the stiffer ones are not fitted but weighed with the last."""
-
 TRAPPED = 10.0
 """Nats to a block by which no sound mode is less likely than the start, which has followed every chance: about one."""
 
@@ -78,50 +78,6 @@ AT_ONCE = 4
 ONE_OF_MANY = 1 / len(FAMILIES)
 """What points weigh where walks may hold atoms: as much as one family of walks. (With as much as all of them, two
 points are taken for a binomial law that eight noises hide in 3 of 10 runs, and reach comes out a fifth too large.)"""
-
-
-@dataclass(frozen=True, eq=False)
-class Model:
-    """A fitted model: its channel (blocks of its own), mode, evidence and share of the prior; points have no family.
-
-    value : log likelihood about its mode; alike : logarithm of the number of walks it stands for
-    """
-
-    channel: Seeing[Any]
-    name: str
-    theta: Floats
-    value: float
-    log_evidence: float
-    log_weight: float
-    walk: Walk
-    precision: Floats
-    family: Family | None = None
-    strength: float = 1.0
-    places: Int64 | None = None
-    alike: float = 0.0
-
-    @property
-    def score(self) -> float:
-        """Log evidence plus log share of the prior."""
-        return self.log_evidence + self.log_weight + self.alike
-
-    @property
-    def mass(self) -> Floats:
-        """Mass of each of its blocks."""
-        return np.asarray(self.channel.widths * np.exp(self.theta))
-
-    def told_by(self, theta: Floats, log_evidence: float) -> bool:
-        """Whether a walk ten times as stiff says the same: then all stiffer ones do."""
-        if abs(log_evidence - self.log_evidence) > ALIKE:
-            return False
-        mass = self.mass
-        return float(np.abs(self.channel.widths * np.exp(theta) - mass).sum()) < ALIKE * float(mass.sum())
-
-    @classmethod
-    def of(cls, mixture: Mixture, share: float = 1.0) -> Model:
-        """Points as a model; ``share``: what all points together weigh in advance, all walks being 1."""
-        return cls(mixture.channel, f"{mixture.places.size} points", mixture.theta, mixture.value, mixture.log_evidence,
-                   mixture.log_weight + math.log(share), mixture.walk, mixture.precision, places=mixture.places)
 
 
 @dataclass
@@ -345,7 +301,7 @@ def find_models(
             mass = seeing.widths * np.exp(search.start if search.best is None else search.best.theta)
             among = Places(places, channel.origin, total, search.level)
             found = pulled_points(seeing, mass, among, search.most - BEHIND)
-            search.add(*(Model.of(each, ONE_OF_MANY) for each in found))
+            search.add(*(replace(each, log_weight=each.log_weight + math.log(ONE_OF_MANY)) for each in found))
         if best is None or (search.best is not None and search.best.score > floor):
             best = search
     assert best is not None
@@ -382,3 +338,29 @@ def certify(search: Search, counts: Int64) -> None:
             search.uncertified += 1
     search.models = kept or [one for one in ranked if math.exp(one.score - ranked[0].score) > SLIGHT]
     search.best = search.models[0]
+
+
+def weights(models: Sequence[Model]) -> Floats:
+    """Weights by evidence and prior, adding up to 1; models BEHIND the best have none."""
+    score = np.array([model.score for model in models])
+    weight = np.where(score > score.max() - BEHIND, np.exp(score - score.max()), 0.0)
+    return np.asarray(weight / weight.sum())
+
+
+def average(masses: Floats, weight: Floats, points: Sequence[bool]) -> Floats:
+    """Join profiles (rows) over the same ascending counts: walks by the mean, points and that by the median curve.
+
+    >>> average(np.array([[0.0, 1.0], [0.5, 0.5]]), np.array([0.6, 0.4]), [True, True]).tolist()
+    [0.0, 1.0]
+    """
+    pointed = np.array(points, dtype=bool)
+    curves, chance = list(masses[pointed]), weight[pointed]
+    of_walks = float(weight[~pointed].sum())
+    if of_walks > 0:
+        curves.append(weight[~pointed] @ masses[~pointed] / of_walks)
+        chance = np.append(chance, of_walks)
+    heights = np.cumsum(curves, axis=1)
+    order = np.argsort(heights, axis=0, kind="stable")
+    below = (np.cumsum(chance[order], axis=0) < 0.5 * chance.sum()).sum(axis=0)
+    curve = np.take_along_axis(heights, np.take_along_axis(order, below[None], 0), 0)[0]
+    return np.asarray(np.maximum(np.diff(curve, prepend=0.0), 0))

@@ -29,8 +29,8 @@ from ..engine.banded import ENOUGH, BandedChannel, Body, body_of, cells_in, dens
 from ..engine.channel import Blocks
 from ..engine.fourier import FINENESS, NEGLIGIBLE, FourierChannel, Part, likely_strides
 from ..engine.points import Places, likely_points
-from ..engine.posterior import Posterior, average, posterior, weights
-from ..engine.search import Model, Search, find_models
+from ..engine.posterior import Posterior, posterior
+from ..engine.search import Search, average, find_models, weights
 from ..errors import ConvergenceError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile, combine
@@ -235,13 +235,14 @@ def body_law(noisy: NoisyProfile, bound: int | None, *, points: bool = True) -> 
     if points:
         places = Places(channel.counts, 0, 1.0, search.level)
         found = likely_points(channel, likely, places)
-        search.add(*(Model.of(each, 1.0 if each.places.any() else WITHIN_WALKS) for each in found))
+        search.add(*(one if one.places.any() else replace(one, log_weight=one.log_weight + math.log(WITHIN_WALKS))
+                     for one in found))  # fmt: skip
     if not search.models:
         return None
     weight = weights(search.models)
     laws = np.zeros((weight.size, channel.counts.size))
     for law, model in zip(laws, search.models):
-        law[slice(None) if model.places is None else np.searchsorted(channel.counts, model.places)] = model.mass
+        law[slice(None) if model.family else np.searchsorted(channel.counts, model.places)] = model.mass
     laws /= laws.sum(axis=1, keepdims=True)
     masses = average(laws, weight, [model.family is None for model in search.models])
     names = sorted(zip([model.name for model in search.models], weight.tolist()), key=lambda each: -each[1])
