@@ -48,9 +48,9 @@ from ..engine.search import Search, average, find_models, weights
 from ..errors import ConvergenceError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile, combine
-from ._series import convolve, convolve_valid
 from .banded import likelihood
 from .isotonic import isotonic
+from .linear import convolve, convolve_valid
 from .methods import Fit, check_input
 
 __all__ = [

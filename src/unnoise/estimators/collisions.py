@@ -6,9 +6,9 @@ Items fall into cells independently, so totals are compound Poisson and, as powe
 
     log G(z) = Σ_t (N_t/m)·(z^t − 1),        N = −m·log G(0),        N_t = m·[z^t] log G(z).
 
-Entries up to T need G[0..T] only (:mod:`._series`, O(T log T)); the error grows like e^(2λ). Therefore the default asks
+Entries up to T need G[0..T] only (:mod:`._ladder`, O(T log T)); the error grows like e^(2λ). Therefore the default asks
 the engine for the items themselves, through collisions and noise at once (:mod:`unnoise.engine.fourier`), over all
-levels together; the plain logarithm (:mod:`._ladder`) is left with counts above the last row, where collisions are a
+levels together; the plain logarithm is left with counts above the last row, where collisions are a
 small correction, and with the plain methods.
 
 Levels. A level that holds a share p of the items in m cells has λ_t = p·N_t/m, and the likelihood multiplies over
@@ -39,8 +39,7 @@ from ..engine.posterior import Posterior, posterior
 from ..engine.search import Search, find_models
 from ..errors import ConvergenceError, InputError, OverloadError
 from ..noisy import NoisyProfile, combine
-from ._ladder import LENGTH, CellLaw, Law, Tail, climb, spikes
-from ._series import cell_law, logarithm
+from ._ladder import LENGTH, CellLaw, Law, Tail, cell_law, climb, logarithm, spikes
 from .methods import Fit
 
 __all__ = ["ItemLaw", "Range", "collisions", "decompound", "level_shares", "ranges"]
