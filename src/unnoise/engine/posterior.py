@@ -85,12 +85,13 @@ def posterior(search: Search) -> Posterior:
     """Average the models of a Fourier channel by evidence."""
     models = sorted(search.models, key=lambda model: -model.score)
     whole: Any = search.channel
-    channel = _joined(whole, models)
+    every: list[Any] = [model.channel for model in models]
+    atoms = np.unique(np.concatenate([own.atoms for own in every]))  # every count at which some model has one
+    channel: FourierChannel = whole.with_blocks(whole.blocks.with_atoms(np.setdiff1d(atoms, whole.atoms)))
     weight = weights(models)
     size = channel.blocks.size
     laws, means, covariance = np.zeros((len(models), size)), np.zeros((len(models), size)), np.zeros((size, size))
-    for i, model in enumerate(models):
-        own: Any = model.channel
+    for i, (model, own) in enumerate(zip(models, every)):
         place = _places(channel.blocks, own.blocks)
         state = own.at(model.mass)
         laws[i, place] = state.mass
@@ -108,13 +109,6 @@ def posterior(search: Search) -> Posterior:
     vague = covariance_of(channel, open_law, np.eye(law.size) / JUMP**2)
     named = [(model.name, float(w)) for model, w in zip(models, weight)]
     return Posterior(channel, law, mean, covariance, vague, channel.alone(state), named)
-
-
-def _joined(channel: FourierChannel, models: Sequence[Model]) -> FourierChannel:
-    """The channel with an atom for every count at which some model has one."""
-    own: list[Any] = [model.channel for model in models]
-    atoms = np.unique(np.concatenate([each.atoms for each in own]))
-    return channel.with_atoms(np.setdiff1d(atoms, channel.atoms))
 
 
 def _places(all_blocks: Blocks, own: Blocks) -> Int64:

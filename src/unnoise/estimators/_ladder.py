@@ -195,15 +195,6 @@ class CellLaw:
         """Largest count that can be found."""
         return int(self.far.max()) if self.far.size else self.top
 
-    def rounded(self, step: int) -> Floats:
-        """Return the far law rounded to multiples of ``step``."""
-        return _binned(self.far, self.mass, step, LENGTH)
-
-    def tally(self, step: int) -> Floats:
-        """Return the noisy cells by rounded far part of their count."""
-        values = np.where(self.noisy.values > self.top, self.noisy.values - self.shift, 0)
-        return _binned(values, self.noisy.tally.astype(float), step, LENGTH)
-
 
 Law = tuple[CellLaw, float]
 """A law of cells with the share of all items that belongs to them."""
@@ -329,18 +320,13 @@ def _near_rung(laws: Sequence[Law], first: int, taps: Floats) -> Rung:
     for law, _ in laws:
         inverse = reciprocal(law.near)
         items += law.noisy.cells * logarithm(law.near, inverse)
-        tally = _seen(law)
+        values = np.clip(law.noisy.values, 0, law.top + 1)
+        tally = _binned(values, law.noisy.tally.astype(float), 1, law.top + 1)
         spread, cumulated = _variances(tally[:-1], inverse, taps)
         entry, curve = entry + spread, curve + cumulated + tally[-1]
     here = slice(first, None)
     return Rung(1, first, items[here] / share, np.arange(first, top + 1.0), entry[here] / share**2,
                 curve[here] / share**2, share)
-
-
-def _seen(law: CellLaw) -> Floats:
-    """Noisy cells at 0..top and above, those below 0 at 0."""
-    values = np.clip(law.noisy.values, 0, law.top + 1)
-    return _binned(values, law.noisy.tally.astype(float), 1, law.top + 1)
 
 
 def _far_rung(laws: Sequence[CellLaw], share: float, step: int, first: int, taps: Floats) -> Rung:
@@ -350,7 +336,9 @@ def _far_rung(laws: Sequence[CellLaw], share: float, step: int, first: int, taps
     for law in laws:
         if law.largest < (first - 0.5) * step:
             continue  # nothing as large as this: what the series would say is of second order
-        rounded, tally = law.rounded(step), law.tally(step)
+        values = np.where(law.noisy.values > law.top, law.noisy.values - law.shift, 0)  # the far part of each count
+        tally = _binned(values, law.noisy.tally.astype(float), step, LENGTH)
+        rounded = _binned(law.far, law.mass, step, LENGTH)
         inverse = reciprocal(rounded)
         items += law.noisy.cells * logarithm(rounded, inverse)
         spread, cumulated = _variances(tally, inverse, np.ones(1))
