@@ -15,14 +15,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from unnoise.engine.search import weights
-from unnoise.estimators.auto import Piece, body_law
+from unnoise.estimators.auto import LawPiece, body_law
 from unnoise.noisy import NoisyProfile
 
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "img" / "engine.png"
 CELLS, EPSILON, LAST = 3000, 0.4, 40
 
 
-def example() -> tuple[np.ndarray, NoisyProfile, Piece]:
+def example() -> tuple[np.ndarray, NoisyProfile, LawPiece]:
     """Return negative binomial counts, half of them zeros, their noisy profile, and what the engine makes of it."""
     rng = np.random.default_rng(3)
     counts = np.where(rng.random(CELLS) < 0.4, 0, rng.negative_binomial(4, 0.25, CELLS))

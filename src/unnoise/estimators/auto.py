@@ -54,7 +54,7 @@ from .linear import convolve, convolve_valid
 from .methods import Fit, check_input
 
 __all__ = [
-    "KnownCells", "KnownLaw", "Piece", "auto", "body_law", "cell_law_of", "known_law", "likely_masses",
+    "KnownCells", "KnownLaw", "LawPiece", "auto", "body_law", "cell_law_of", "known_law", "likely_masses",
     "posterior_profile", "smooth", "whole_cells",
 ]  # fmt: skip
 
@@ -84,7 +84,7 @@ WITHIN_WALKS = 1 / 3
 nothing beyond, so it is three times in the prior. (With a whole share no item is found in 500 cells where 25 hold one,
 as long as the noise can hide them.)"""
 
-_FITTED: WeakKeyDictionary[NoisyProfile, dict[tuple[object, ...], Piece | None]] = WeakKeyDictionary()
+_FITTED: WeakKeyDictionary[NoisyProfile, dict[tuple[object, ...], LawPiece | None]] = WeakKeyDictionary()
 """Runs fitted, while their noisy profile lives: a profile and its intervals ask for the same one."""
 
 
@@ -191,7 +191,7 @@ def _fallback(noisy: NoisyProfile, bound: int | None, reason: str) -> Fit:
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class LawPiece:
     """Counts that were modelled together, and the number of cells among them.
 
     search, names : what was tried; the models averaged, and their weights
@@ -212,7 +212,7 @@ class Piece:
 class KnownCells:
     """A noisy profile in pieces, and the cells outside them at their noisy counts."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[LawPiece, ...]
     far_values: Int64
     far_tally: Int64
 
@@ -246,7 +246,7 @@ class KnownCells:
 def cell_law_of(noisy: NoisyProfile, bound: int | None, *, points: bool = True) -> KnownCells:
     """Fit the body of a noisy profile; cells far from others, or without a model that converges, stay as they are."""
     values = np.clip(noisy.values, 0, bound)
-    fitted: list[Piece] = []
+    fitted: list[LawPiece] = []
     strides = (*likely_strides(noisy.values, noisy.tally, noisy.noise), 1)
     for low, high in _runs(values, noisy, strides[0]) if noisy.noise.power > 1 or len(strides) > 1 else ():
         run = fit_run(noisy, low, high, bound, strides, points=points)
@@ -292,7 +292,7 @@ def body_law(noisy: NoisyProfile, bound: int | None, *, points: bool = True) -> 
     masses = average(laws, weight, [model.family is None for model in search.models])
     names = sorted(zip([model.name for model in search.models], weight.tolist()), key=lambda each: -each[1])
     law, cells = masses / masses.sum(), int(body.tally.sum())
-    whole = Piece(body.counts, cells, search, names, cells * law, cells * posterior_profile(channel, law))
+    whole = LawPiece(body.counts, cells, search, names, cells * law, cells * posterior_profile(channel, law))
     return KnownCells((whole,), body.far_values, body.far_tally)
 
 
@@ -339,7 +339,7 @@ def _runs(values: Int64, noisy: NoisyProfile, stride: int) -> list[tuple[int, in
 
 def fit_run(
     noisy: NoisyProfile, low: int, high: int, bound: int | None, strides: tuple[int, ...], *, points: bool = True
-) -> Piece | None:
+) -> LawPiece | None:
     """Fit one run of counts, low..high, once for law and intervals; None if it holds no cell, or no model converges.
 
     strides : what all counts may be multiples of, the smallest last
@@ -353,7 +353,7 @@ def fit_run(
 
 def _fit_run(
     noisy: NoisyProfile, low: int, high: int, bound: int | None, strides: tuple[int, ...], *, points: bool
-) -> Piece | None:
+) -> LawPiece | None:
     noise, values = noisy.noise, np.clip(noisy.values, 0, bound)
     low -= low % strides[0]
     top = max(high - low, LEAST * strides[0])
@@ -376,7 +376,7 @@ def _fit_run(
     law = found.per_count(0, top)
     stepped = _stepped(law, part, noise)
     law, stepped = law * (cells / law.sum()), stepped * (cells / stepped.sum())
-    return Piece(low + np.arange(top + 1), cells, search, found.weights, law, stepped, found)
+    return LawPiece(low + np.arange(top + 1), cells, search, found.weights, law, stepped, found)
 
 
 def _stepped(law: Floats, part: Part, noise: DiscreteLaplace) -> Floats:
