@@ -401,7 +401,7 @@ def test_walks_alike_are_fitted_once_and_weigh_as_many(monkeypatch):
     numbers = rng.poisson(600 * 0.7 ** (t - 1))
     noisy = sketch(t, numbers, hashed(1 << 11), DiscreteLaplace(1), rng)
     found = collisions(noisy)
-    monkeypatch.setattr("unnoise.engine.search.ALIKE", 0.0)
+    monkeypatch.setattr("unnoise.engine.walk.ALIKE", 0.0)
     monkeypatch.setattr("unnoise.engine.search.SLIGHT", 0.0)
     whole = collisions(noisy)
     assert found.diagnostics["fits"] < whole.diagnostics["fits"]
