@@ -14,15 +14,15 @@ mpl.use("agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from unnoise.engine.posterior import weights
-from unnoise.estimators.cells import BodyLaw, body_law
+from unnoise.engine.search import weights
+from unnoise.estimators.auto import LawPiece, body_law
 from unnoise.noisy import NoisyProfile
 
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "img" / "engine.png"
 CELLS, EPSILON, LAST = 3000, 0.4, 40
 
 
-def example() -> tuple[np.ndarray, NoisyProfile, BodyLaw]:
+def example() -> tuple[np.ndarray, NoisyProfile, LawPiece]:
     """Return negative binomial counts, half of them zeros, their noisy profile, and what the engine makes of it."""
     rng = np.random.default_rng(3)
     counts = np.where(rng.random(CELLS) < 0.4, 0, rng.negative_binomial(4, 0.25, CELLS))
@@ -31,7 +31,7 @@ def example() -> tuple[np.ndarray, NoisyProfile, BodyLaw]:
     found = body_law(noisy, None)
     if found is None:
         raise SystemExit("the example must have a body")
-    return np.bincount(counts, minlength=LAST + 1)[: LAST + 1], noisy, found
+    return np.bincount(counts, minlength=LAST + 1)[: LAST + 1], noisy, found.pieces[0]
 
 
 def main() -> None:
@@ -55,8 +55,8 @@ def main() -> None:
     evidence.invert_yaxis()
     evidence.set(title="3. evidence: the weight of each walk")
     profile.step(np.arange(LAST + 1), truth, where="mid", color="#c8553d", lw=1.0, label="true counts")
-    profile.plot(found.counts, found.law(stepped=False), color="#9db4c0", lw=2.5, label="average of the models")
-    profile.plot(found.counts, found.law(stepped=True), color="#253237", lw=1.2, label="one step towards the cells")
+    profile.plot(found.counts, found.law, color="#9db4c0", lw=2.5, label="average of the models")
+    profile.plot(found.counts, found.stepped, color="#253237", lw=1.2, label="one step towards the cells")
     profile.set(title="4. average, and these very cells", yscale="log", ylim=(0.5, 3000), xlim=(0, LAST))
     profile.legend(fontsize=8)
     for axis in (cells, walk, profile):

@@ -14,12 +14,11 @@ from unnoise.engine.banded import BandedChannel, body_of
 from unnoise.engine.channel import Blocks
 from unnoise.engine.fourier import FourierChannel, Part
 from unnoise.engine.points import Places
-from unnoise.engine.posterior import average
+from unnoise.engine.search import average
 from unnoise.errors import ConvergenceError
 from unnoise.estimators import auto as module
-from unnoise.estimators.auto import auto, whole_cells
+from unnoise.estimators.auto import auto, body_law, posterior_profile, whole_cells
 from unnoise.estimators.banded import likelihood
-from unnoise.estimators.cells import body_law, posterior_profile
 from unnoise.estimators.isotonic import isotonic
 from unnoise.estimators.paper import paper
 from unnoise.noise import DiscreteLaplace
@@ -138,8 +137,8 @@ def test_rounding_moves_the_curve_by_half_a_cell(mass, cells):
 
 @pytest.mark.parametrize("places", [[1], [0, 7], [0, 1, 5, 12, 40]])
 def test_no_point_model_counts_twice(places):
-    models = [m for m in body_law(noised(np.random.default_rng(0).choice(places, 10_000), 0.5), None).search.models
-              if m.family is None]
+    (piece,) = body_law(noised(np.random.default_rng(0).choice(places, 10_000), 0.5), None).pieces
+    models = [m for m in piece.search.models if m.family is None]
     found = [tuple(model.places) for model in models]
     assert len(set(found)) == len(found)
     assert sum(np.exp(model.log_weight) for model in models) < 1
@@ -194,7 +193,7 @@ def test_posterior_profile_is_bayes_cell_by_cell():
     g = np.exp(-0.3 * body.counts)
     g /= g.sum()
     expected = np.zeros(g.size)
-    for row, cells in zip(body.rows, body.tally):
+    for row, cells in zip(body.counts, body.tally):
         joint = g * noisy.noise.pmf(row - body.counts)
         expected += cells * joint / joint.sum()
     found = posterior_profile(BandedChannel(body, noisy.noise), g)
@@ -245,7 +244,7 @@ def test_no_convergence_is_reported(monkeypatch):
     def refuse(*_, **__):
         raise ConvergenceError("refused")
 
-    monkeypatch.setattr("unnoise.estimators.cells.body_law", lambda *_, **__: None)
+    monkeypatch.setattr("unnoise.estimators.auto.body_law", lambda *_, **__: None)
     fit = auto(noisy)
     assert fit.method == "likelihood"
     assert "no model converged" in fit.diagnostics["fallback"]

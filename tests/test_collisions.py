@@ -14,7 +14,7 @@ from oracles_items import brute_law, log_series, sketch, throw_law, zipf_numbers
 from unnoise import testing
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.errors import InputError, OverloadError
-from unnoise.estimators._series import cell_law, exponential, logarithm, reciprocal
+from unnoise.estimators._ladder import cell_law, exponential, logarithm, reciprocal
 from unnoise.estimators.collisions import collisions, decompound, level_shares, ranges
 from unnoise.estimators.methods import Fit
 from unnoise.layout import Layout

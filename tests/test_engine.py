@@ -11,13 +11,11 @@ from oracles_items import brute_law, dense_rows, sketch, zipf_numbers
 from unnoise.answers.items import item_profile
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.engine.channel import FAR, Blocks, counts_in_blocks
-from unnoise.engine.families import FAMILIES, _log_chance, shares
 from unnoise.engine.fourier import FourierChannel, Part, likely_strides, rows_of
 from unnoise.engine.posterior import covariance_of, posterior
-from unnoise.engine.search import Model, Search, certify, explore, find_models
-from unnoise.engine.walk import Walk, find_mode
-from unnoise.estimators.auto import auto
-from unnoise.estimators.cells import cell_law_of
+from unnoise.engine.search import Search, certify, explore, find_models
+from unnoise.engine.walk import FAMILIES, Model, Walk, _log_chance, find_mode, shares
+from unnoise.estimators.auto import auto, cell_law_of
 from unnoise.estimators.collisions import collisions
 from unnoise.estimators.isotonic import isotonic
 from unnoise.layout import Layout
@@ -246,7 +244,7 @@ def test_binomial_laws_weigh_half_where_counts_reach_their_bound():
 
 def test_law_and_intervals_come_from_one_fit(monkeypatch):
     found = []
-    monkeypatch.setattr("unnoise.estimators.cells.find_models", lambda *given: found.append(1) or find_models(*given))
+    monkeypatch.setattr("unnoise.estimators.auto.find_models", lambda *given: found.append(1) or find_models(*given))
     counts = np.random.default_rng(5).poisson(2.0, 300)
     profile = reconstruct(known(counts, 1, 3))
     assert profile.with_intervals("model").distinct.value > 0
@@ -328,7 +326,7 @@ def test_the_step_towards_the_cells_is_bayes_cell_by_cell():
     law = cell_law_of(noisy, None)
     run = law.pieces[0]
     support, plain = law.profile(stepped=False)
-    g = np.zeros(run.top + 1)
+    g = np.zeros(run.counts.size)
     g[support] = plain
     expected = np.zeros(g.size)
     for value, cells in zip(noisy.values, noisy.tally):
@@ -403,7 +401,7 @@ def test_walks_alike_are_fitted_once_and_weigh_as_many(monkeypatch):
     numbers = rng.poisson(600 * 0.7 ** (t - 1))
     noisy = sketch(t, numbers, hashed(1 << 11), DiscreteLaplace(1), rng)
     found = collisions(noisy)
-    monkeypatch.setattr("unnoise.engine.search.ALIKE", 0.0)
+    monkeypatch.setattr("unnoise.engine.walk.ALIKE", 0.0)
     monkeypatch.setattr("unnoise.engine.search.SLIGHT", 0.0)
     whole = collisions(noisy)
     assert found.diagnostics["fits"] < whole.diagnostics["fits"]

@@ -67,7 +67,7 @@ def test_code_computes_what_fractions_compute(name, g, degree, power):
     ours = weights(vectorised(g), values, log2(power))
     exact = np.array([float(oracle_weight(g, int(v), power)) for v in values])
     assert np.allclose(ours, exact, rtol=1e-12, atol=1e-11)
-    for v in values.tolist() if power == 1 else ():  # higher powers: test_continuation.py
+    for v in values.tolist() if power == 1 else ():  # higher powers: test_linear_continuation.py
         noisy = NoisyProfile.from_tally([v], [1], noise=log2(power))
         value, variance = functional(noisy, vectorised(g))
         assert value == pytest.approx(float(oracle_weight(g, v, power)), rel=1e-12, abs=1e-11)

@@ -38,7 +38,7 @@ from ..arrays import Floats, Int64
 from ..engine.channel import FAR
 from ..engine.posterior import Posterior
 from ..errors import ConvergenceError
-from ..estimators.cells import known_law
+from ..estimators.auto import known_law
 from ..estimators.linear import Function
 from .bands import Limits
 from .estimate import NO_END, Estimate

@@ -34,8 +34,8 @@ from .._sampler import discrete_laplace, open_stream
 from ..arrays import Floats, Int64
 from ..errors import InputError
 from ..estimators.isotonic import isotonic
-from ..estimators.lp import lp as linear_program
 from ..estimators.methods import Fit
+from ..estimators.paper import lp as linear_program
 from ..noise import Exact, exact_positive
 from ..noisy import NoisyProfile
 

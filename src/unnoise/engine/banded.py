@@ -3,9 +3,9 @@
 **The body** is runs of counts dense enough to be smoothed. Around an occupied value v the *local number* is the number
 of cells within ±w of it, w = 4·√ρ/ε (four noise scales). Where it reaches ``few`` (8) the value belongs to the body;
 the body is the union of [v − w, v + w] over such v, cut to occupied values: a few *runs* of consecutive counts. Cells
-outside are isolated, and what is known of such a cell is its noisy count. If the runs hold more than ``limit`` counts,
+outside are isolated, and what is known of such a cell is its noisy count. If the runs hold more than LIMIT counts,
 ``few`` is doubled until they do not, so the cost is bounded whatever the largest count. If that leaves less than half
-of the body's cells, as with counts spread evenly over a long range, the runs may hold ``widest`` counts; if that is not
+of the body's cells, as with counts spread evenly over a long range, the runs may hold WIDEST counts; if that is not
 enough either, there is no body.
 
 A cell outside a run is left out of the run's likelihood, and its noise of reaching in is neglected: runs end where
@@ -43,7 +43,7 @@ from scipy.linalg.lapack import dgbtrf, dgbtrs, dpttrf, dpttrs
 from ..arrays import Floats, Int64
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile, combine
-from .channel import Bands, Grid, add_diagonal, full, solve_dense
+from .channel import Bands, Dense, Grid
 
 __all__ = [
     "ENOUGH", "BandedChannel", "Body", "Few", "SeenLaw", "body_of", "cells_in", "dense_runs", "runs_within",
@@ -77,27 +77,15 @@ class Body:
     """A noisy profile split at its body.
 
     runs : ascending (low, high), both ends included
-    rows : noisy counts of the body's cells, consecutive within a run; tally : cells at each of them
+    counts : all counts of the runs, ascending; tally : cells at each of them
     far_values, far_tally : the cells outside, at their noisy counts
-    few : local number used
     """
 
     runs: list[tuple[int, int]]
-    rows: Int64
+    counts: Int64
     tally: Int64
     far_values: Int64
     far_tally: Int64
-    few: int
-
-    @property
-    def counts(self) -> Int64:
-        """All counts of the runs, ascending."""
-        return np.concatenate([np.arange(low, high + 1) for low, high in self.runs])
-
-    @property
-    def cells(self) -> int:
-        """Number of cells in the body."""
-        return int(self.tally.sum())
 
 
 def window_of(noise: DiscreteLaplace) -> int:
@@ -123,41 +111,37 @@ def dense_runs(values: Int64, tally: Int64, window: int, few: int) -> list[tuple
     return [(int(a), int(b)) for a, b in zip(first, last)]
 
 
-def body_of(noisy: NoisyProfile, bound: int | None, limit: int = LIMIT, widest: int = WIDEST) -> Body | None:
+def body_of(noisy: NoisyProfile, bound: int | None) -> Body | None:
     """Split a noisy profile at its body; None where there is none.
 
     The noise is one: noisy counts are folded into [0, bound], and rows are counts.
     """
     window = window_of(noisy.noise)
     values, tally = combine([(np.clip(noisy.values, 0, bound), noisy.tally)])
-    split = _dense(values, tally, window, limit) or _dense(values, tally, window, widest)
-    if split is None:
+    at_first = cells_in(dense_runs(values, tally, window, ENOUGH), values, tally).sum()
+    for most in (LIMIT, WIDEST):
+        runs = runs_within(values, tally, window, most)
+        if runs and 2 * cells_in(runs, values, tally).sum() >= at_first:
+            break
+    else:
         return None
-    runs, few = split
     runs = _widened(runs, window, bound)
     inside = np.zeros(values.size, dtype=bool)
     for low, high in runs:
         inside |= (values >= low) & (values <= high)
-    rows = np.concatenate([np.arange(low, high + 1) for low, high in runs])
-    of_row = np.zeros(rows.size, dtype=np.int64)
-    of_row[np.searchsorted(rows, values[inside])] = tally[inside]
-    return Body(runs, rows, of_row, values[~inside], tally[~inside], few)
+    counts = np.concatenate([np.arange(low, high + 1) for low, high in runs])
+    cells = np.zeros(counts.size, dtype=np.int64)
+    cells[np.searchsorted(counts, values[inside])] = tally[inside]
+    return Body(runs, counts, cells, values[~inside], tally[~inside])
 
 
-def _dense(values: Int64, tally: Int64, window: int, limit: int) -> tuple[list[tuple[int, int]], int] | None:
-    """Runs of at most ``limit`` counts and their local number; None if they leave half of the dense cells outside."""
-    at_first = cells_in(dense_runs(values, tally, window, ENOUGH), values, tally).sum()
-    runs, few = runs_within(values, tally, window, limit)
-    return (runs, few) if runs and 2 * cells_in(runs, values, tally).sum() >= at_first else None
-
-
-def runs_within(values: Int64, tally: Int64, window: int, limit: int) -> tuple[list[tuple[int, int]], int]:
-    """Runs of at most ``limit`` counts together, and the local number that this takes."""
+def runs_within(values: Int64, tally: Int64, window: int, limit: int) -> list[tuple[int, int]]:
+    """Runs of at most ``limit`` counts together, by the least local number that leaves no more."""
     runs, few = dense_runs(values, tally, window, ENOUGH), ENOUGH
     while sum(high - low + 1 for low, high in runs) > limit:
         few *= 2
         runs = dense_runs(values, tally, window, few)
-    return runs, few
+    return runs
 
 
 def cells_in(runs: list[tuple[int, int]], values: Int64, tally: Int64) -> Int64:
@@ -199,8 +183,8 @@ class BandedChannel:
     widths = 1.0
 
     def __init__(self, body: Body, noise: DiscreteLaplace) -> None:
-        self.y, self.exposure = body.tally / body.cells, float(body.cells)
-        self.counts, self.atoms = body.counts, np.zeros(0, dtype=np.int64)
+        self.counts, self.exposure = body.counts, float(body.tally.sum())
+        self.y = body.tally / self.exposure
         position = np.concatenate([np.arange(high - low + 1) for low, high in body.runs])
         self.grid = Grid(body.counts.astype(float), position, body.counts.size, 1 / float(noise.epsilon), True)
         a, gap = noise.a, -math.expm1(-noise.epsilon)
@@ -238,52 +222,23 @@ class BandedChannel:
 
     def pull(self, state: SeenLaw) -> Floats:
         """Kᵀ(y/m): one step of EM multiplies by it."""
-        return self.backward(self.y / state.law)
+        return np.asarray(self.ends * dpttrs(self.diagonal, self.beside, self.y / state.law)[0])
 
     def forward(self, f: Floats) -> Floats:
         """M = K f, kept positive."""
         m, _ = dpttrs(self.diagonal, self.beside, (f.T * self.ends).T)
         return np.asarray(np.maximum(m, TINY))
 
-    def backward(self, x: Floats) -> Floats:
-        """Kᵀ x."""
-        return np.asarray(self.ends * dpttrs(self.diagonal, self.beside, x)[0])
-
     def classes(self, state: SeenLaw, member: Floats) -> Floats:
         """Information about factors on classes of counts: d·(K·F·P)ᵀ·M⁻¹·(K·F·P)."""
         seen = self.forward(state.mass[:, None] * member)
         return np.asarray(self.exposure * seen.T @ (seen / state.law[:, None]))
 
-    def strain(self, state: SeenLaw, counts: Int64) -> Floats:
-        """Σ y·(k/m − 1) over the cells in its own standard errors, and one cell more."""
-        wanted = self.exposure * (self.pull(state) - 1)
-        at = np.searchsorted(self.counts, counts)
-        columns = self.columns(at)
-        ratio = columns / state.law[:, None] - 1
-        squares = self.exposure * (self.y @ ratio**2)
-        return np.asarray(wanted[at] / np.sqrt(1 + squares))
-
-    def unexplained(self, state: SeenLaw) -> float:
-        """Share of the cells that no noise explains: none, since noise of one reaches everywhere."""
-        return 0.0
-
-    def widened(self, state: SeenLaw, counts: Int64) -> None:
-        """Every count has a mass of its own: a step that is free is an atom."""
-
     def only(self, counts: Int64) -> Few:
         """See masses at these counts alone."""
-        seen = self.y > 0
-        return Few(self.columns(np.searchsorted(self.counts, counts))[seen], self.y[seen], self.exposure)
-
-    def nearest(self, values: Int64) -> Int64:
-        """The counts at or next above some values."""
-        return np.asarray(self.counts[np.minimum(np.searchsorted(self.counts, values), self.counts.size - 1)])
-
-    def columns(self, places: Int64) -> Floats:
-        """The noisy law of one mass at each place."""
-        unit = np.zeros((self.counts.size, places.size))
-        unit[places, np.arange(places.size)] = 1.0
-        return self.forward(unit)
+        unit, seen = np.zeros((self.counts.size, counts.size)), self.y > 0
+        unit[np.searchsorted(self.counts, counts), np.arange(counts.size)] = 1.0
+        return Few(self.forward(unit)[seen], self.y[seen], self.exposure)
 
     def hold(self, prior: Bands) -> Floats:
         """Put the prior into an interleaved system, steepened."""
@@ -306,37 +261,39 @@ class BandedChannel:
         middle = 2 * half
         system = held.copy(order="F")
         system[middle, 0::2] += curvature
-        outer = self._outer(m)
+        before, here, after, to_here, to_after, across = self.products
+        outer = [here * m, to_here * m[:-1] + to_after * m[1:], across * m[1:-1]]  # superdiagonals of T·M·Tᵀ
+        outer[0][1:] += before * m[:-1]
+        outer[0][:-1] += after * m[1:]
         scale = 1 / np.sqrt(outer[0])
         for k in range(1, min(3, n)):
             band = outer[k] * scale[:-k] * scale[k:]
             system[middle - 2 * k, 2 * k + 1 :: 2] = band * -(STEEP ** (2 * k))
             system[middle + 2 * k, 1 : 2 * (n - k) : 2] = band * -(STEEP ** (-2 * k))
-        across = math.sqrt(self.exposure) * f * scale
-        system[middle - 1, 1::2] = across * STEEP
-        system[middle + 1, 0::2] = across / STEEP
+        beside = math.sqrt(self.exposure) * f * scale
+        system[middle - 1, 1::2] = beside * STEEP
+        system[middle + 1, 0::2] = beside / STEEP
         right = np.zeros(2 * n)
         right[0::2] = -gradient
-        step, pivots = _eliminated(system, half, right)
+        back, order = _flattened(half, 2 * n)
+        factor, swaps, info = dgbtrf(system, half, half, overwrite_ab=1)
+        if info != 0 or (swaps != order).any():
+            raise LinAlgError("singular Newton system")
+        factor *= back
+        step, _ = dgbtrs(factor, half, half, right, swaps)
+        pivots = factor[middle]
         log_det = float(np.log(np.abs(pivots[0::2] * pivots[1::2]) * (outer[0] / m)).sum())
         return step[0::2], log_det - 2 * self.log_det_inverse
 
-    def _outer(self, m: Floats) -> list[Floats]:
-        """Superdiagonals of T·M·Tᵀ."""
-        before, here, after, to_here, to_after, across = self.products
-        zero = here * m
-        zero[1:] += before * m[:-1]
-        zero[:-1] += after * m[1:]
-        return [zero, to_here * m[:-1] + to_after * m[1:], across * m[1:-1]]
 
-
-class Few:
+@dataclass(frozen=True, eq=False)
+class Few(Dense):
     """Masses at a few counts, through the noisy law of each (a column) at the occupied rows."""
 
-    widths = 1.0
-
-    def __init__(self, columns: Floats, y: Floats, exposure: float) -> None:
-        self.columns, self.y, self.exposure = columns, y, exposure
+    columns: Floats
+    y: Floats
+    exposure: float
+    widths: float = 1.0
 
     def at(self, mass: Floats) -> SeenLaw:
         """See masses."""
@@ -351,27 +308,6 @@ class Few:
         """d·F·Kᵀ·(Y/M²)·K·F, of the cells observed: rows without cells are not held."""
         half = self.columns * state.mass * (np.sqrt(self.y) / state.law)[:, None]
         return np.asarray(self.exposure * half.T @ half)
-
-    def hold(self, prior: Bands) -> Floats:
-        """The prior's precision in full."""
-        return full(prior, self.columns.shape[1])
-
-    def newton(self, held: Floats, curvature: Floats, state: SeenLaw, gradient: Floats) -> tuple[Floats, float]:
-        """Return −A⁻¹·gradient and log det A."""
-        system = self.information(state) + held
-        add_diagonal(system, curvature)
-        return solve_dense(system, gradient)
-
-
-def _eliminated(system: Floats, half: int, right: Floats) -> tuple[Floats, Floats]:
-    """Solve a steepened quasi-definite system of half-bandwidth ``half`` in its own order; return also its pivots."""
-    back, order = _flattened(half, right.size)
-    factor, swaps, info = dgbtrf(system, half, half, overwrite_ab=1)
-    if info != 0 or (swaps != order).any():
-        raise LinAlgError("singular Newton system")
-    factor *= back
-    solution, _ = dgbtrs(factor, half, half, right, swaps)
-    return solution, factor[2 * half]
 
 
 @lru_cache(maxsize=4)

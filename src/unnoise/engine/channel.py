@@ -14,6 +14,7 @@ dense (:mod:`.fourier`) for everything else. A few counts alone are a small dens
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,8 +26,7 @@ from scipy.linalg.lapack import dpotrf, dpotrs
 
 from ..arrays import Floats, Int64
 
-__all__ = ["FAR", "Bands", "Blocks", "Channel", "Dense", "Grid", "Seeing", "State", "add_diagonal",
-           "counts_in_blocks", "full", "solve_dense"]
+__all__ = ["FAR", "Bands", "Blocks", "Channel", "Dense", "Grid", "Seeing", "State", "add_diagonal", "counts_in_blocks"]
 
 FAR = 1 << 62
 """The count of all items above every row."""
@@ -122,11 +122,6 @@ class Grid:
     bound: int | None = None
     stride: int = 1
 
-    @cached_property
-    def last(self) -> float:
-        """The largest count walked over."""
-        return float(self.counts[: self.walked].max(initial=0.0))
-
 
 class State(Protocol):
     """A profile as a channel sees it: its masses and the log likelihood of the cells, in nats."""
@@ -168,7 +163,7 @@ class Seeing(Protocol[S]):
 
 
 class Channel(Seeing[S], Protocol[S]):
-    """A channel whose blocks are walked over: what it takes to search for models."""
+    """A channel whose blocks are walked over: what it takes to search for walks."""
 
     @property
     def grid(self) -> Grid:
@@ -177,51 +172,35 @@ class Channel(Seeing[S], Protocol[S]):
     def classes(self, state: S, member: Floats) -> Floats | None:
         """Information of the cells about factors on classes of blocks, the columns of ``member``; None if unknown."""
 
-    def strain(self, state: S, counts: Int64) -> Floats:
-        """How many standard errors the cells want more mass at each of ``counts``: at most 4 at a certified mode."""
 
-    def unexplained(self, state: S) -> float:
-        """Share of the cells that no noise explains."""
+class Dense(ABC):
+    """A channel of few blocks, whose systems are solved in full: it can say how much the cells tell."""
 
-    @property
-    def atoms(self) -> Int64:
-        """Single counts with a mass of their own beside the walk."""
+    @abstractmethod
+    def information(self, state: Any) -> Floats:
+        """J, the information of the cells about θ = log N."""
 
-    def widened(self, state: S, counts: Int64) -> tuple[Channel[Any], Floats] | None:
-        """The same cells, these counts with masses of their own beside the walk, and a θ for them to begin with.
+    def hold(self, prior: Bands) -> Floats:
+        """The prior's precision in full."""
+        size = prior[0].size
+        matrix = np.zeros((size, size))
+        for k, band in enumerate(prior):
+            at = np.arange(size - k)
+            matrix[at, at + k] = matrix[at + k, at] = band[: size - k]
+        return matrix
 
-        None where every count has a mass of its own already, and a free step is an atom.
-        """
-
-    def only(self, counts: Int64) -> Dense[Any]:
-        """The same cells seen from masses at these counts alone, and above every row where the channel has that."""
-
-
-class Dense(Seeing[S], Protocol[S]):
-    """A channel that can say how much the cells tell."""
-
-    def information(self, state: S) -> Floats:
-        """J, the expected information of the cells about θ = log N."""
-
-
-def solve_dense(system: Floats, gradient: Floats) -> tuple[Floats, float]:
-    """Return −A⁻¹·gradient and log det A by Cholesky's factor; A is overwritten."""
-    factor, info = dpotrf(system.T, lower=1, overwrite_a=1, clean=0)
-    if info != 0:
-        raise LinAlgError("Newton's system is not positive definite")
-    log_det = 2 * float(np.log(factor.diagonal()).sum())
-    return -dpotrs(factor, gradient, lower=1)[0], log_det
+    def newton(self, held: Floats, curvature: Floats, state: Any, gradient: Floats) -> tuple[Floats, float]:
+        """Return −A⁻¹·gradient and log det A, by Cholesky's factor of A."""
+        system = self.information(state)
+        system += held
+        add_diagonal(system, curvature)
+        factor, info = dpotrf(system.T, lower=1, overwrite_a=1, clean=0)
+        if info != 0:
+            raise LinAlgError("Newton's system is not positive definite")
+        log_det = 2 * float(np.log(factor.diagonal()).sum())
+        return -dpotrs(factor, gradient, lower=1)[0], log_det
 
 
 def add_diagonal(matrix: Floats, diagonal: Floats | float) -> None:
     """Add to the diagonal of a square matrix, in place."""
     np.einsum("ii->i", matrix)[:] += diagonal
-
-
-def full(bands: Bands, size: int) -> Floats:
-    """A symmetric banded matrix in full."""
-    matrix = np.zeros((size, size))
-    for k, band in enumerate(bands):
-        at = np.arange(size - k)
-        matrix[at, at + k] = matrix[at + k, at] = band[: size - k]
-    return matrix

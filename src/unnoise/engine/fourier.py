@@ -34,7 +34,7 @@ from scipy.fft import next_fast_len
 
 from ..arrays import Floats, Int64
 from ..noise import DiscreteLaplace
-from .channel import FAR, Bands, Blocks, Grid, add_diagonal, counts_in_blocks, full, solve_dense
+from .channel import FAR, Blocks, Dense, Grid, counts_in_blocks
 
 __all__ = ["FourierChannel", "Part", "SeenRows", "likely_strides", "rows_of"]
 
@@ -138,11 +138,6 @@ class Part:
         """Mass of one item in each cell."""
         return self.share / self.cells
 
-    @cached_property
-    def seen(self) -> Floats:
-        """Cells in each row, the background's among them."""
-        return self.tally + BACKGROUND
-
     def rows_under(self, cumulated: Floats) -> Floats:
         """Probability of each row, background and all, under a law (or laws, down) cumulated up to the rows' ends."""
         return np.maximum(np.diff(cumulated, prepend=0.0, append=1.0), 0.0) + BACKGROUND / self.cells
@@ -165,7 +160,7 @@ class SeenRows:
         return _cumulated(self.once, self.stride)
 
 
-class FourierChannel:
+class FourierChannel(Dense):
     """Noisy cells of one or several ranges, of any power, known or hashed.
 
     blocks : the blocks of counts that masses belong to; widths : number of counts in each of them
@@ -174,6 +169,7 @@ class FourierChannel:
     collide : whether items share cells (hashed)
     origin : what counts and noisy counts are counted from: the first count of a run
     bound : largest count that there can be, if known
+    exposure : share of the items seen
     """
 
     def __init__(self, blocks: Blocks, parts: tuple[Part, ...], noise: DiscreteLaplace, *, collide: bool,
@@ -182,6 +178,9 @@ class FourierChannel:
         self.widths, self.atoms, self.bound = blocks.widths, blocks.atoms, bound
         self.above = self.atoms[self.atoms >= FAR]
         self.law = law or _Law(noise, max(int(part.ends[-1]) for part in parts))
+        self.exposure = sum(part.share for part in parts)
+        self._rates = np.array([[part.rate] for part in parts])
+        self._at_ends = [part.ends - self.law.low for part in parts]  # where in a cumulated law the rows end
         self._indices: dict[int, tuple[Int64, Int64]] = {}
 
     def with_blocks(self, blocks: Blocks) -> FourierChannel:
@@ -189,10 +188,6 @@ class FourierChannel:
         return FourierChannel(
             blocks, self.parts, self.noise, collide=self.collide, origin=self.origin, bound=self.bound, law=self.law
         )
-
-    def with_atoms(self, counts: Int64) -> FourierChannel:
-        """The same cells, with a block of its own for each of these counts."""
-        return self.with_blocks(self.blocks.with_atoms(counts))
 
     def only(self, counts: Int64) -> FourierChannel:
         """The same cells seen from masses at these counts alone, and above every row if the channel has that."""
@@ -208,11 +203,6 @@ class FourierChannel:
         scale = math.sqrt(self.noise.variance / 2) / unit
         bound = None if self.bound is None else self.bound // unit
         return Grid((blocks.centres + self.origin) / unit, position, n, scale, single, bound, unit)
-
-    @cached_property
-    def exposure(self) -> float:
-        """Share of the items seen."""
-        return sum(part.share for part in self.parts)
 
     def at(self, mass: Floats) -> SeenRows:
         """See these masses through the channel."""
@@ -255,17 +245,7 @@ class FourierChannel:
 
     def _told(self, rows: Sequence[Floats]) -> list[Floats]:
         """Log likelihood of the cells of each part, under one law of its rows or under several (down)."""
-        return [np.log(each) @ part.seen for part, each in zip(self.parts, rows)]
-
-    @cached_property
-    def _rates(self) -> Floats:
-        """Mass of one item in each cell, part by part (down)."""
-        return np.array([[part.rate] for part in self.parts])
-
-    @cached_property
-    def _at_ends(self) -> list[Int64]:
-        """Where in the cumulated law the rows of each part end."""
-        return [part.ends - self.law.low for part in self.parts]
+        return [np.log(each) @ (part.tally + BACKGROUND) for part, each in zip(self.parts, rows)]
 
     @cached_property
     def _noise_once(self) -> Floats:
@@ -280,8 +260,14 @@ class FourierChannel:
 
     def shifted(self, part: Part, twice: Floats, blocks: Blocks | None = None) -> Floats:
         """Probability of each row (down) for a noisy cell with one more count of each block (across)."""
-        upper, lower = self._look_up(part) if blocks is None else self._places(part, blocks)
-        blocks = blocks or self.blocks
+        known = self._indices.get(id(part)) if blocks is None else None
+        own, blocks = blocks is None, blocks or self.blocks
+        if known is None:  # where in the law a row's end lies above the first and above the last count of a block
+            back, beyond = (part.ends - self.law.low + 1)[:, None], blocks.stop - 1 + self.blocks.stride
+            known = np.clip(back - blocks.first, 0, self.law.size), np.clip(back - beyond, 0, self.law.size)
+            if own:
+                self._indices[id(part)] = known
+        upper, lower = known
         padded = np.concatenate([[0.0], twice])  # index 0: nothing shows there yet
         cumulated = padded.take(upper)
         cumulated -= padded.take(lower)
@@ -291,17 +277,6 @@ class FourierChannel:
         np.subtract(cumulated[1:], cumulated[:-1], out=rows[1:-1])
         np.subtract(1.0, cumulated[-1], out=rows[-1])
         return rows
-
-    def _places(self, part: Part, blocks: Blocks) -> tuple[Int64, Int64]:
-        """Where in the twice cumulated law a row's end lies above the first and above the last count of a block."""
-        back, beyond = (part.ends - self.law.low + 1)[:, None], blocks.stop - 1 + self.blocks.stride
-        return np.clip(back - blocks.first, 0, self.law.size), np.clip(back - beyond, 0, self.law.size)
-
-    def _look_up(self, part: Part) -> tuple[Int64, Int64]:
-        """The same for the channel's own blocks, worked out once."""
-        if id(part) not in self._indices:
-            self._indices[id(part)] = self._places(part, self.blocks)
-        return self._indices[id(part)]
 
     def pull(self, state: SeenRows) -> Floats:
         """Factor by which the cells pull each mass."""
@@ -352,17 +327,6 @@ class FourierChannel:
             total += part.rate**2 * part.cells * (change**2 / rows[:, None]).sum(axis=0)
         return np.asarray(1 / np.maximum(total, 1e-300))
 
-    def hold(self, prior: Bands) -> Floats:
-        """The prior's precision in full."""
-        return full(prior, self.blocks.size)
-
-    def newton(self, held: Floats, curvature: Floats, state: SeenRows, gradient: Floats) -> tuple[Floats, float]:
-        """Return −A⁻¹·gradient and log det A, by Cholesky's factor of A."""
-        system = self.information(state)
-        system += held
-        add_diagonal(system, curvature)
-        return solve_dense(system, gradient)
-
     def strain(self, state: SeenRows, counts: Int64) -> Floats:
         """Return how many standard errors the cells want more mass at each of ``counts``: ≤ 4 at a certified mode.
 
@@ -385,7 +349,7 @@ class FourierChannel:
         for i, count in enumerate(counts):
             low, high = np.searchsorted(part.ends, [count - reach, count + reach])
             mass[i] = max(FEWEST, float(beyond[low : high + 1].sum()) / part.share)
-        return self.with_atoms(counts), np.log(mass)
+        return self.with_blocks(self.blocks.with_atoms(counts)), np.log(mass)
 
     def unexplained(self, state: SeenRows) -> float:
         """Share of the cells that only the background explains."""

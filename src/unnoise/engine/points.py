@@ -1,4 +1,4 @@
-"""Mixtures of few point masses: profiles of few different counts.
+"""Models of few point masses: profiles of few different counts.
 
 **Prior.** The number s of masses is Poisson with mean 1, their places are drawn independently with probability
 ∝ 1/(1 + t) — a count is a scale, and no scale is preferred — and their weights are uniform. So the masses are a set
@@ -35,11 +35,11 @@ from scipy.special import gammaln
 
 from ..arrays import Floats, Int64
 from .banded import BandedChannel
-from .channel import FAR, Dense, add_diagonal
+from .channel import FAR, add_diagonal
 from .fourier import FourierChannel
-from .walk import LEVEL, Walk, find_mode
+from .walk import LEVEL, Model, Walk, find_mode
 
-__all__ = ["Mixture", "Places", "likely_points", "pulled_points"]
+__all__ = ["Places", "likely_points", "pulled_points"]
 
 MOST_POINTS, ENOUGH = 12, 6
 """Masses at most; where each has to be looked for, as many of them are tried even if the last one did not help."""
@@ -91,36 +91,7 @@ class Places:
         return float(log_chance.sum()) - math.log(math.e - 1)
 
 
-@dataclass(frozen=True, eq=False)
-class Mixture:
-    """Masses at a few places (and above every row, last, where the channel has that), by themselves.
-
-    walk, precision : of length one each, the vague prior of every mass that the mode was found under
-    value : log likelihood
-    """
-
-    channel: Dense[Any]
-    places: Int64
-    theta: Floats
-    walk: Walk
-    precision: Floats
-    log_evidence: float
-    log_weight: float
-    value: float
-    converged: bool
-
-    @property
-    def mass(self) -> Floats:
-        """The masses."""
-        return np.asarray(np.exp(self.theta))
-
-    @property
-    def score(self) -> float:
-        """Log evidence plus log share of the prior."""
-        return self.log_evidence + self.log_weight
-
-
-def _fit(channel: Dense[Any], places: Int64, mass: Floats, among: Places) -> Mixture:
+def _fit(channel: Any, places: Int64, mass: Floats, among: Places) -> Model:
     """Find the masses at these places."""
     start = np.log(np.maximum(mass, LEAST * among.total))
     walk = Walk(np.zeros(mass.size), np.zeros(mass.size, dtype=np.int64), 2, level=among.level)
@@ -128,8 +99,8 @@ def _fit(channel: Dense[Any], places: Int64, mass: Floats, among: Places) -> Mix
     mode = find_mode(channel, walk, precision, start)
     state = channel.at(np.exp(mode.theta))
     evidence = state.value + _volume(channel.information(state), state.mass, places.size, among)
-    return Mixture(channel, places, mode.theta, walk, precision, evidence, among.log_share(places), state.value,
-                   mode.converged)
+    return Model(channel, f"{places.size} points", mode.theta, state.value, evidence, among.log_share(places), walk,
+                 precision, places=places, converged=mode.converged)
 
 
 def _volume(information: Floats, mass: Floats, near: int, among: Places) -> float:
@@ -154,7 +125,7 @@ def _volume(information: Floats, mass: Floats, near: int, among: Places) -> floa
 # ---------------------------------------------------------------- from the maximum-likelihood profile
 
 
-def likely_points(channel: BandedChannel, likely: Floats, among: Places) -> list[Mixture]:
+def likely_points(channel: BandedChannel, likely: Floats, among: Places) -> list[Model]:
     """Fit mixtures from the maximum-likelihood masses, drop by drop fewer; every set of places once."""
     at = np.flatnonzero(likely > SLIGHT)
     if at.size == 0 or at.size > 5 * MOST_POINTS:
@@ -163,10 +134,10 @@ def likely_points(channel: BandedChannel, likely: Floats, among: Places) -> list
     weight = np.array([likely[g].sum() for g in groups])
     middle = np.array([round(float(likely[g] @ g / likely[g].sum())) for g in groups])
 
-    def fixed(places: Int64, mass: Floats) -> Mixture:
+    def fixed(places: Int64, mass: Floats) -> Model:
         return _fit(channel.only(places), places, mass, among)
 
-    def moving(places: Int64, mass: Floats) -> Mixture:
+    def moving(places: Int64, mass: Floats) -> Model:
         return _to_medians(channel, places, mass, among)
 
     median = channel.counts[int(np.searchsorted(np.cumsum(channel.y), 0.5))]
@@ -177,9 +148,9 @@ def likely_points(channel: BandedChannel, likely: Floats, among: Places) -> list
     return list({mixture.places.tobytes(): mixture for mixture in found if mixture.converged}.values())
 
 
-def _fewer(places: Int64, mass: Floats, fit: Callable[[Int64, Floats], Mixture]) -> list[Mixture]:
+def _fewer(places: Int64, mass: Floats, fit: Callable[[Int64, Floats], Model]) -> list[Model]:
     """Fit at most MOST_POINTS masses, then without the lightest, and so on down to one."""
-    found: list[Mixture] = []
+    found: list[Model] = []
     while places.size:
         heaviest = np.sort(np.argsort(-mass, kind="stable")[:MOST_POINTS])
         mixture = fit(places[heaviest], mass[heaviest])
@@ -189,11 +160,11 @@ def _fewer(places: Int64, mass: Floats, fit: Callable[[Int64, Floats], Mixture])
     return found
 
 
-def _to_medians(channel: BandedChannel, places: Int64, mass: Floats, among: Places) -> Mixture:
+def _to_medians(channel: BandedChannel, places: Int64, mass: Floats, among: Places) -> Model:
     """Fit, and move every mass to the median of its share of the cells, until none moves."""
     for _ in range(MOVES):
         mixture = _fit(channel.only(places), places, mass, among)
-        moved = channel.nearest(_medians(channel, mixture))
+        moved = _medians(channel, mixture)
         if (moved == places).all():
             return mixture
         places, where = np.unique(moved, return_inverse=True)
@@ -201,8 +172,8 @@ def _to_medians(channel: BandedChannel, places: Int64, mass: Floats, among: Plac
     return _fit(channel.only(places), places, mass, among)
 
 
-def _medians(channel: BandedChannel, mixture: Mixture) -> Int64:
-    """The noisy count at the middle of each mass's share of the cells."""
+def _medians(channel: BandedChannel, mixture: Model) -> Int64:
+    """The noisy count at the middle of each mass's share of the cells, which is a count of the body."""
     seen = channel.y > 0
     few: Any = mixture.channel
     share = np.cumsum((few.y / few.at(mixture.mass).law)[:, None] * few.columns * mixture.mass, axis=0)
@@ -212,7 +183,7 @@ def _medians(channel: BandedChannel, mixture: Mixture) -> Int64:
 # ---------------------------------------------------------------- one by one, where the cells pull
 
 
-def pulled_points(channel: FourierChannel, mass: Floats, among: Places, wanted: float) -> list[Mixture]:
+def pulled_points(channel: FourierChannel, mass: Floats, among: Places, wanted: float) -> list[Model]:
     """Fit mixtures from the peaks of these masses, and of 1, 2, … points; ``wanted`` is the score that would count."""
     found = [*_from_peaks(channel, mass, among, wanted), *_one_by_one(channel, among, wanted)]
     found = sorted((one for one in found if one.converged), key=lambda one: one.score)
@@ -220,7 +191,7 @@ def pulled_points(channel: FourierChannel, mass: Floats, among: Places, wanted: 
     return [each for one in best.values() for each in _neighbourhood(channel, one, among)]
 
 
-def _from_peaks(channel: FourierChannel, mass: Floats, among: Places, wanted: float) -> list[Mixture]:
+def _from_peaks(channel: FourierChannel, mass: Floats, among: Places, wanted: float) -> list[Model]:
     """A point for every peak, the lightest left out one by one; the best of these with its masses moved."""
     law = channel.blocks.spread(mass, int(among.counts[-1]))
     far = mass[channel.blocks.first >= FAR]
@@ -233,7 +204,7 @@ def _from_peaks(channel: FourierChannel, mass: Floats, among: Places, wanted: fl
     places, where = np.unique(middle[heavy].astype(np.int64).clip(among.counts[0]), return_inverse=True)
     heights = np.bincount(where, weights=weight[heavy]).astype(float)
 
-    def fit(places: Int64, mass: Floats) -> Mixture:
+    def fit(places: Int64, mass: Floats) -> Model:
         return _fit(channel.only(places), places, np.append(mass, far), among)
 
     fitted = [one for one in _fewer(places, heights, fit) if one.converged]
@@ -244,9 +215,9 @@ def _from_peaks(channel: FourierChannel, mass: Floats, among: Places, wanted: fl
     return _fewer(best.places, best.mass[: best.places.size], fit)
 
 
-def _one_by_one(channel: FourierChannel, among: Places, wanted: float) -> list[Mixture]:
-    """Mixtures of 1, 2, … points, each put where the cells pull most."""
-    found: list[Mixture] = []
+def _one_by_one(channel: FourierChannel, among: Places, wanted: float) -> list[Model]:
+    """Models of 1, 2, … points, each put where the cells pull most."""
+    found: list[Model] = []
     firsts = [_fit(channel.only(places), places, mass, among) for places, mass in _first(channel, among)]
     best = max(firsts, key=lambda one: one.value if one.converged else -math.inf)
     best = _settled(channel, best, among, wanted)
@@ -279,7 +250,7 @@ def _first(channel: FourierChannel, among: Places) -> list[tuple[Int64, Floats]]
     return [single[i] for i in np.argsort(channel.values(single))[::-1][:FIRSTS]]
 
 
-def _another(mixture: Mixture, among: Places) -> tuple[Int64, Floats]:
+def _another(mixture: Model, among: Places) -> tuple[Int64, Floats]:
     """Add a mass where the cells pull most, a tenth of the lightest."""
     own: Any = mixture.channel
     counts, size = among.counts, mixture.places.size
@@ -290,7 +261,7 @@ def _another(mixture: Mixture, among: Places) -> tuple[Int64, Floats]:
     return places, np.insert(mixture.mass, size, 0.1 * mixture.mass[:size].min())
 
 
-def _settled(channel: FourierChannel, best: Mixture, among: Places, wanted: float) -> Mixture:
+def _settled(channel: FourierChannel, best: Model, among: Places, wanted: float) -> Model:
     """Move masses one by one while that raises the likelihood; less often while far from what is wanted."""
     for turn in range(2 * MOVES):
         if turn > 1 and best.score < wanted - HOPELESS:
@@ -306,7 +277,7 @@ def _settled(channel: FourierChannel, best: Mixture, among: Places, wanted: floa
     return best
 
 
-def _moves(channel: FourierChannel, mixture: Mixture, among: Places) -> list[tuple[Int64, Floats]]:
+def _moves(channel: FourierChannel, mixture: Model, among: Places) -> list[tuple[Int64, Floats]]:
     """Every mixture with one mass moved a little, its occurrences kept."""
     reach = max(NEAR, math.sqrt(channel.noise.variance))
     steps = [sign * 2**k for k in range(int(math.log2(reach)) + 1) for sign in (1, -1)]
@@ -321,7 +292,7 @@ def _moves(channel: FourierChannel, mixture: Mixture, among: Places) -> list[tup
     return found
 
 
-def _moved_mass(channel: FourierChannel, mixture: Mixture, places: Int64) -> Floats:
+def _moved_mass(channel: FourierChannel, mixture: Model, places: Int64) -> Floats:
     """The masses at other places: occurrences are kept where items collide."""
     mass = mixture.mass.copy()
     if channel.collide:
@@ -329,7 +300,7 @@ def _moved_mass(channel: FourierChannel, mixture: Mixture, places: Int64) -> Flo
     return mass
 
 
-def _neighbourhood(channel: FourierChannel, mixture: Mixture, among: Places) -> list[Mixture]:
+def _neighbourhood(channel: FourierChannel, mixture: Model, among: Places) -> list[Model]:
     """Return mixtures that stand for the likely places of a mixture's masses, and share its evidence over all places.
 
     The places of each mass are drawn by their likelihood, the others left where they are, in equal steps of chance
@@ -358,7 +329,7 @@ def _neighbourhood(channel: FourierChannel, mixture: Mixture, among: Places) -> 
 
 
 def _elsewhere(
-    channel: FourierChannel, mixture: Mixture, among: Places
+    channel: FourierChannel, mixture: Model, among: Places
 ) -> tuple[list[Int64], list[Floats], list[Floats]]:
     """For each mass its likely places, what each gains in nats, and its likelihood times the places it stands for."""
     found: list[list[tuple[int, float, float]]] = [[(int(place), 0.0, 1.0)] for place in mixture.places]

@@ -1,12 +1,13 @@
-"""The search: which models are fitted, and which of them count.
+"""The search: which models are fitted, which of them count, and their average by evidence.
 
 **The rule.**
 
-1. With the count 0 apart, where there is one, then with no head and with longer ones, every family (:mod:`.families`)
+1. With the count 0 apart, where there is one, then with no head and with longer ones, every family (:mod:`.walk`)
    is climbed over its strengths, from where its walk spreads by ± 3 to stiffer ones and then to looser ones, each fit
    from the last mode, while a straight line through the last two scores ends less than PAST nats below the peak. A
    family BEHIND nats behind the best with the same head tries no further heads.
-2. Periods are fitted if the best model, or the leader that follows the cells least, shows any (:mod:`.families`).
+2. Periods are fitted if the best model, or the leader that follows the cells least, shows any (:mod:`.walk`): a
+   loose walk takes a pattern over and then misses nothing.
 3. The steps that stand out (4 robust deviations) are set free in the best model of each family, at the cost of naming
    them, and its ladder is climbed to stiffer walks; again while that helps.
 4. The best mode is asked whether the cells want more mass at some count than it gives (:meth:`strain`). Where that
@@ -19,26 +20,30 @@ A ladder ends early where ten times the strength changes nothing (ALIKE).
 
 A fit that can no longer come within BEHIND nats of the best is not carried to its end. In log N the gradient is
 proportional to N, so a fit can sit in a trap: hence 4., and modes are approached from both sides.
+
+**Average.** Where items share cells, all models are averaged by weight: what is asked for is their number. In a domain
+walks are averaged, and of the cumulative curves of that average and of the point models the median by weight is taken,
+count by count: the curve of least expected earth-mover distance, and again that of a profile. So a spike that is
+likelier than not stays a spike, and one that is not leaves no trace.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from scipy.special import gammaln
 
 from ..arrays import Floats, Int64
-from .channel import Channel, Seeing
-from .families import APART_FIRST, FAMILIES, HEADS, PERIODS, Family, likely_periods, shares
+from .channel import Channel
 from .fourier import FourierChannel
-from .points import Mixture, Places, pulled_points
-from .walk import Walk, find_mode
+from .points import Places, pulled_points
+from .walk import APART_FIRST, FAMILIES, HEADS, PERIODS, Family, Model, Walk, find_mode, likely_periods, shares
 
-__all__ = ["Model", "Search", "certify", "explore", "find_models"]
+__all__ = ["Search", "average", "certify", "explore", "find_models", "weights"]
 
 PAST = 8.0
 """Nats past its peak at which the ladder of a walk ends: e⁻⁸ is a weight of 1/3000."""
@@ -64,10 +69,6 @@ UNEXPLAINED = 0.05
 ROUNDS, FREEINGS, MOST_ATOMS = 5, 4, 12
 """How often atoms are added, how often steps are freed, and how many atoms may be added."""
 
-ALIKE = 0.02
-"""Nats, and share of all masses, by which walks a decade of strength apart are the same: the next would differ by a
-tenth of that, and so on, so the stiffer ones are not fitted but weighed with the last."""
-
 TRAPPED = 10.0
 """Nats to a block by which no sound mode is less likely than the start, which has followed every chance: about one."""
 
@@ -77,50 +78,6 @@ AT_ONCE = 4
 ONE_OF_MANY = 1 / len(FAMILIES)
 """What points weigh where walks may hold atoms: as much as one family of walks. (With as much as all of them, two
 points are taken for a binomial law that eight noises hide in 3 of 10 runs, and reach comes out a fifth too large.)"""
-
-
-@dataclass(frozen=True, eq=False)
-class Model:
-    """A fitted model: its channel (blocks of its own), mode, evidence and share of the prior; points have no family.
-
-    value : log likelihood about its mode; alike : logarithm of the number of walks it stands for
-    """
-
-    channel: Seeing[Any]
-    name: str
-    theta: Floats
-    value: float
-    log_evidence: float
-    log_weight: float
-    walk: Walk
-    precision: Floats
-    family: Family | None = None
-    strength: float = 1.0
-    places: Int64 | None = None
-    alike: float = 0.0
-
-    @property
-    def score(self) -> float:
-        """Log evidence plus log share of the prior."""
-        return self.log_evidence + self.log_weight + self.alike
-
-    @property
-    def mass(self) -> Floats:
-        """Mass of each of its blocks."""
-        return np.asarray(self.channel.widths * np.exp(self.theta))
-
-    def told_by(self, theta: Floats, log_evidence: float) -> bool:
-        """Whether a walk ten times as stiff says the same: then all stiffer ones do."""
-        if abs(log_evidence - self.log_evidence) > ALIKE:
-            return False
-        mass = self.mass
-        return float(np.abs(self.channel.widths * np.exp(theta) - mass).sum()) < ALIKE * float(mass.sum())
-
-    @classmethod
-    def of(cls, mixture: Mixture, share: float = 1.0) -> Model:
-        """Points as a model; ``share``: what all points together weigh in advance, all walks being 1."""
-        return cls(mixture.channel, f"{mixture.places.size} points", mixture.theta, mixture.value, mixture.log_evidence,
-                   mixture.log_weight + math.log(share), mixture.walk, mixture.precision, places=mixture.places)
 
 
 @dataclass
@@ -158,29 +115,22 @@ class Search:
             if self.best is None or model.score > self.best.score:
                 self.best = model
 
-    def walks(self, families: Sequence[Family]) -> None:
+    def walks(self) -> None:
         """Families with heads, once more from loose walks if that was a trap; then periods, then free steps.
 
         A rough start is so unlikely under a stiff walk that the way down from there may lead to where no cell is
         explained, and nothing leads back: more items than the cells can show.
         """
-        share = shares(families, self.channel.grid)
+        share = shares(FAMILIES, self.channel.grid)
         self._with_heads(share)
         if self._trapped():
             self.models, self.best, self.leaders = [], None, {}
             self._with_heads(share, loose=True)
-        for period in self._periods():
+        models = [self.best, min(self.leaders.values(), key=lambda leader: leader.value, default=None)]
+        for period in sorted({p for model in models if model for p in likely_periods(self.channel, model.mass)}):
             self._explored(Family("t", 2, period=period), 0, 1 / len(share) / len(PERIODS))
         for leader in sorted(self.leaders.values(), key=lambda leader: -leader.score):
             self._set_free(leader)
-
-    def _periods(self) -> list[int]:
-        """Periods worth a fit beside the best model, or beside the leader that follows the cells least.
-
-        A loose walk takes a pattern over and then misses nothing.
-        """
-        models = [self.best, min(self.leaders.values(), key=lambda leader: leader.value, default=None)]
-        return sorted({p for model in models if model for p in likely_periods(self.channel, model.mass)})
 
     def _with_heads(self, share: dict[Family, float], *, loose: bool = False) -> None:
         """Climb every family with each of the heads, while it is near the best with the same head.
@@ -294,10 +244,7 @@ def _falls_below(wanted: float, scores: Sequence[float]) -> bool:
     return last < before and 2 * last - before < wanted
 
 
-def explore(
-    channel: Channel[Any], start: Floats, total: float, counts: Int64, families: Sequence[Family] = FAMILIES,
-    floor: float = -np.inf,
-) -> Search:
+def explore(channel: FourierChannel, start: Floats, total: float, counts: Int64, floor: float = -np.inf) -> Search:
     """Search for walks that explain the channel's cells; ``counts`` are those at which modes are certified.
 
     total : what the masses add up to, roughly
@@ -307,20 +254,20 @@ def explore(
     theta, most = start, channel.atoms.size + MOST_ATOMS
     for turn in range(ROUNDS + 1):
         search = Search(channel, theta, level, floor)
-        search.walks(families)
+        search.walks()
         theta = theta if search.best is None else search.best.theta
         if turn == ROUNDS:
             break
         state = channel.at(channel.widths * np.exp(theta))
         more = _wanted(channel, channel.strain(state, counts), counts, most)
-        wider = channel.widened(state, more) if more.size else None
-        if wider is None:
+        if not more.size:
             break
-        channel, theta = wider[0], np.concatenate([theta, wider[1]])
+        channel, beside = channel.widened(state, more)
+        theta = np.concatenate([theta, beside])
     return search
 
 
-def _wanted(channel: Channel[Any], strain: Floats, counts: Int64, most: int) -> Int64:
+def _wanted(channel: FourierChannel, strain: Floats, counts: Int64, most: int) -> Int64:
     """Return the counts at which the cells want more mass, the most wanted of each neighbourhood of the noise.
 
     most : atoms at most, those that are there among them
@@ -354,7 +301,7 @@ def find_models(
             mass = seeing.widths * np.exp(search.start if search.best is None else search.best.theta)
             among = Places(places, channel.origin, total, search.level)
             found = pulled_points(seeing, mass, among, search.most - BEHIND)
-            search.add(*(Model.of(each, ONE_OF_MANY) for each in found))
+            search.add(*(replace(each, log_weight=each.log_weight + math.log(ONE_OF_MANY)) for each in found))
         if best is None or (search.best is not None and search.best.score > floor):
             best = search
     assert best is not None
@@ -391,3 +338,29 @@ def certify(search: Search, counts: Int64) -> None:
             search.uncertified += 1
     search.models = kept or [one for one in ranked if math.exp(one.score - ranked[0].score) > SLIGHT]
     search.best = search.models[0]
+
+
+def weights(models: Sequence[Model]) -> Floats:
+    """Weights by evidence and prior, adding up to 1; models BEHIND the best have none."""
+    score = np.array([model.score for model in models])
+    weight = np.where(score > score.max() - BEHIND, np.exp(score - score.max()), 0.0)
+    return np.asarray(weight / weight.sum())
+
+
+def average(masses: Floats, weight: Floats, points: Sequence[bool]) -> Floats:
+    """Join profiles (rows) over the same ascending counts: walks by the mean, points and that by the median curve.
+
+    >>> average(np.array([[0.0, 1.0], [0.5, 0.5]]), np.array([0.6, 0.4]), [True, True]).tolist()
+    [0.0, 1.0]
+    """
+    pointed = np.array(points, dtype=bool)
+    curves, chance = list(masses[pointed]), weight[pointed]
+    of_walks = float(weight[~pointed].sum())
+    if of_walks > 0:
+        curves.append(weight[~pointed] @ masses[~pointed] / of_walks)
+        chance = np.append(chance, of_walks)
+    heights = np.cumsum(curves, axis=1)
+    order = np.argsort(heights, axis=0, kind="stable")
+    below = (np.cumsum(chance[order], axis=0) < 0.5 * chance.sum()).sum(axis=0)
+    curve = np.take_along_axis(heights, np.take_along_axis(order, below[None], 0), 0)[0]
+    return np.asarray(np.maximum(np.diff(curve, prepend=0.0), 0))

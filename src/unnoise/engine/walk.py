@@ -1,4 +1,4 @@
-"""Random-walk priors on the logarithm of a profile, and the mode of a posterior under one, with its evidence.
+"""Random walks of the logarithm of a profile: the prior, a mode under it with its evidence, families of such models.
 
 θ = log f at the counts of a run is a random walk of order r in a coordinate x(t): the r-th divided difference of θ is
 Gaussian white noise in x with precision λ, Σ λ·(d^r θ/dx^r)²·Δx [1]_. Large λ leads to a polynomial of degree r − 1 in
@@ -25,6 +25,32 @@ positive part of what it leaves out. At the mode θ̂ Laplace's approximation of
 where (2π)^(N/2) has cancelled with the prior's. A short last step is taken on trust: half of Newton's decrement is what
 it gains. A search that stops short of the tolerance says so.
 
+**Families.** The logarithm of the mass per count is a walk of order 2 or 3 in t, log(1 + t) or log t, of order
+2 in log(1 + t) with precision rising as (1 + t/s)², s the scale of the noise; or log f·t! is one of order 2 in t, whose
+stiffest are Poisson laws (log f/C(n, t) and binomial laws where no count is above n); or it follows a pattern of some
+period. Each has a ladder of strengths λ, a decade apart, and where counts begin at 0 or 1 its first
+0, 1 or 4 steps may be free: small counts are often unlike the rest, and what the noise hides of them is then left open.
+A count 0 is then a run by itself: how many cells are empty and how many hold one item are starting values both.
+
+All families have the same share of the prior, and in a family all heads and strengths. Where counts reach their bound
+n, an item was counted at some of n occasions, and binomial laws are what chance makes of that: their family weighs as
+much as all others together. Points (:mod:`.points`) weigh as much as all walks, or as one family where walks may hold
+atoms (:data:`.search.ONE_OF_MANY`).
+
+**Periods.** Counts may be heaped: even numbers only, multiples of 5, round numbers. Two signs of it are looked for at
+the best smooth profile f, with law m = K f.
+
+**A pattern it has missed.** Let c be the logarithms of factors on the residue classes t mod p, ± JUMP in advance. With
+P the indicators of the classes,
+
+    g = Pᵀ·d·F·(Kᵀ(y/m) − 1),       H = d·(K·F·P)ᵀ·M⁻¹·(K·F·P)
+
+are the score and the information of the cells about c at c = 0. Without a pattern gᵀ(H + 1/JUMP²)⁻¹g is at most a χ² of
+p degrees of freedom, nearly; where that is less likely than ``CHANCE`` for some p, the unlikeliest is worth a fit.
+
+**A pattern it has taken over**, as a loose walk does: the steps of log f at lag p, θ[t] − θ[t−1] − θ[t−p] + θ[t−p−1],
+are much smaller than its second differences, where there are cells.
+
 .. [1] H. Rue, L. Held, "Gaussian Markov Random Fields", 2005, chapter 3.
 .. [2] G. E. P. Box, G. M. Jenkins, "Time series analysis", 1970, chapter 9.
 .. [3] L. Tierney, J. B. Kadane, "Accurate approximations for posterior moments and marginal densities", JASA 81, 1986.
@@ -32,16 +58,23 @@ it gains. A search that stops short of the tolerance says so.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError
+from scipy.special import gammaln, hyperu
 
 from ..arrays import Floats, Int64
-from .channel import S, Seeing
+from .channel import Channel, Grid, S, Seeing
 
-__all__ = ["JUMP", "LEVEL", "MATTERS", "STIFFEST", "Mode", "Walk", "find_mode"]
+__all__ = [
+    "APART_FIRST", "FAMILIES", "HEADS", "JUMP", "LEVEL", "PERIODS", "Family", "Mode", "Model", "Walk", "find_mode",
+    "likely_periods", "shares",
+]  # fmt: skip
 
 LEVEL = 10.0
 """Standard deviation of θ at the start of a run."""
@@ -90,10 +123,6 @@ class Walk:
         self.spread = np.square(self.rows).sum(axis=0)
         self.log_det = float(np.log(np.abs(self.rows[order])).sum())
         self.free = np.zeros(self.size, dtype=bool)
-
-    def headed(self, head: int) -> Walk:
-        """The same walk with the first steps free."""
-        return self.freed(np.arange(self.order, min(self.order + head, self.size)))
 
     def freed(self, steps: Int64) -> Walk:
         """The same walk with just these steps free."""
@@ -249,3 +278,219 @@ def find_mode(
         if gain < 0.1 * TOLERANCE:
             return Mode(theta, state.value, evidence, iteration, True)
     return Mode(theta, state.value, evidence, max_iterations, False)
+
+# ── families ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+HEADS = (0, 1, 4)
+"""How many steps after the start may be free together; the first of them sets the count 0 apart, where there is one."""
+
+APART_FIRST = (1, 0, 4)
+"""The order in which they are tried then: a family that fails with 0 apart fails without."""
+
+STRAIGHT = 0.1
+"""How far the stiffest walk of a ladder strays from a polynomial over the whole grid, in standard deviations of θ."""
+
+SMALL = 256
+"""Largest count up to which 1/t! is tried: beyond, a Poisson law is a normal law to everybody."""
+
+PERIODS = tuple(range(2, 13))
+"""Periods tried; longer ones are few steps that stand out."""
+
+CHANCE = 0.05
+"""Chance at which a pattern is missed for nothing: in one sketch of twenty it is fitted in vain."""
+
+MUCH_SMALLER = 0.5
+"""Ratio of mean squares, both for θ that jumps at random 1, below which a pattern counts as taken over."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Walks of log f (log f·t! where ``factorial``) of one order in t, log(1 + t) or log t; rising: in precision."""
+
+    coordinate: str
+    order: int
+    rising: bool = False
+    factorial: bool = False
+    period: int = 0
+
+    def name(self, head: int) -> str:
+        """What a walk of the family with a free head is called."""
+        name = f"{self.coordinate} order {self.order}" + " rising" * self.rising + " on 1/t!" * self.factorial
+        name += f" of period {self.period}" if self.period else ""
+        return f"{name}, head {head}" if head else name
+
+    def heads(self, grid: Grid) -> tuple[int, ...]:
+        """Heads to be tried: none where 1 is far or the walk has a period; in log t the count 0 is always free.
+
+        A longer one must leave a step that is not free.
+        """
+        if grid.counts[0] > 1 or self.period:
+            return HEADS[:1]
+        least, *longer = HEADS[1:] if self.coordinate == "log t" and grid.counts[0] == 0 else HEADS
+        return least, *(head for head in longer if head < grid.walked - self.order)
+
+    def walk(self, grid: Grid, level: float, head: int = 0) -> Walk:
+        """The walk over a grid, whose runs begin around ``level``; with a head the count 0 is a run by itself."""
+        position = grid.position
+        if head and grid.counts[0] == 0:
+            first_run = np.cumsum(position == 0) == 1
+            position = np.where(first_run, np.maximum(position - 1, 0), position)
+        rise = np.asarray(1 + grid.counts / grid.scale, dtype=float) ** 2 if self.rising else 1.0
+        base = -gammaln(grid.counts + 1.0) if self.factorial else None  # Poisson laws are a line away from −log t!
+        if base is not None and grid.bound is not None:  # and binomial ones from log C(n, t)
+            base -= gammaln(np.maximum(grid.bound - grid.counts, 0.0) + 1)
+        walk = Walk(self._coordinate(grid), position, self.order, rise, base, level, self.period)
+        return walk.freed(np.arange(walk.order, min(walk.order + head, walk.size)))
+
+    def strengths(self, grid: Grid, walk: Walk) -> tuple[Floats, int]:
+        """Strengths λ in decades, stiffest first: from a walk as good as straight to one with a step as free as JUMP.
+
+        A walk of precision λ strays by √(X³/3λ) over a length X (order 2), or by √(X⁵/20λ) (order 3).
+        """
+        x = self._coordinate(grid)[: grid.walked]
+        first = np.flatnonzero(grid.position[: grid.walked] == 0)
+        length = float((x[np.append(first[1:], x.size) - 1] - x[first]).max())
+        strays = length ** (2 * self.order - 1) / (3 if self.order == 2 else 20)
+        steps = walk.steps[: grid.walked]
+        rise = np.broadcast_to(walk.rise, walk.steps.shape)[: grid.walked]
+        spread = walk.spread[: grid.walked][steps]
+        stiffest = min(strays / STRAIGHT**2 / float(np.median(rise)), STIFFEST / float(spread.min()))
+        loosest = 1 / (JUMP**2 * float((rise[steps] * spread).min()))
+        rungs = max(1, math.ceil(math.log10(max(stiffest / loosest, 1.0))))
+        strengths = stiffest * 10.0 ** -np.arange(rungs + 1)
+        usual = int(np.abs(np.log(strengths * float(np.median(rise)) / max(strays / JUMP**2, 1e-300))).argmin())
+        return np.asarray(strengths), usual
+
+    def _coordinate(self, grid: Grid) -> Floats:
+        t = grid.counts
+        return np.asarray({"t": t, "log": np.log1p(t), "log t": np.log(np.maximum(t, 0.5))}[self.coordinate])
+
+
+def shares(families: Sequence[Family], grid: Grid) -> dict[Family, float]:
+    """Each family with its share of the prior, if the grid is long enough for a step, and for 1/t! short enough."""
+    last = grid.counts[: grid.walked].max(initial=0.0)
+    suited = [
+        family for family in families
+        if grid.walked > family.order + 2 * family.period + family.heads(grid)[0]
+        and not (family.factorial and last > SMALL)
+    ]  # fmt: skip
+    others = [family for family in suited if not family.factorial]
+    if grid.bound is None or last < grid.bound or len(others) in {0, len(suited)}:
+        return dict.fromkeys(suited, 1 / max(len(suited), 1))
+    return {family: 0.5 if family.factorial else 0.5 / len(others) for family in suited}
+
+
+FAMILIES = (
+    Family("t", 2),
+    Family("t", 3),
+    Family("log", 2),
+    Family("log", 3),
+    Family("log", 2, rising=True),
+    Family("log t", 2),
+    Family("t", 2, factorial=True),
+)
+
+
+ALIKE = 0.02
+"""Nats, and share of all masses, by which walks a decade of strength apart are the same: the next would differ by a
+tenth of that, and so on, so the stiffer ones are not fitted but weighed with the last."""
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A fitted model: its channel (blocks of its own), mode, evidence and share of the prior; points have no family.
+
+    value : log likelihood about its mode; alike : logarithm of the number of walks it stands for
+    places : of points: their counts, whose masses come first (and above every row, last, where the channel has that)
+    """
+
+    channel: Seeing[Any]
+    name: str
+    theta: Floats
+    value: float
+    log_evidence: float
+    log_weight: float
+    walk: Walk
+    precision: Floats
+    family: Family | None = None
+    strength: float = 1.0
+    places: Int64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    alike: float = 0.0
+    converged: bool = True
+
+    @property
+    def score(self) -> float:
+        """Log evidence plus log share of the prior."""
+        return self.log_evidence + self.log_weight + self.alike
+
+    @property
+    def mass(self) -> Floats:
+        """Mass of each of its blocks."""
+        return np.asarray(self.channel.widths * np.exp(self.theta))
+
+    def told_by(self, theta: Floats, log_evidence: float) -> bool:
+        """Whether a walk ten times as stiff says the same: then all stiffer ones do."""
+        if abs(log_evidence - self.log_evidence) > ALIKE:
+            return False
+        mass = self.mass
+        return float(np.abs(self.channel.widths * np.exp(theta) - mass).sum()) < ALIKE * float(mass.sum())
+
+
+# ── periods ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def likely_periods(channel: Channel[Any], mass: Floats) -> list[int]:
+    """Return the periods worth a fit beside these masses, with all that divide them.
+
+    Periods of which the grid does not hold three are not looked at, nor those for which every run is too short to take
+    a step, nor any where blocks are wider than a count.
+    """
+    grid = channel.grid
+    longest = int(grid.position[: grid.walked].max(initial=0))
+    periods = [p for p in PERIODS if grid.walked >= 3 * p + 3 and longest > p] if grid.single else []
+    found = _missed(channel, mass, periods) | _taken_over(channel, mass, periods)
+    return [p for p in periods if any(longest % p == 0 for longest in found)]
+
+
+def _missed(channel: Channel[Any], mass: Floats, periods: list[int]) -> set[int]:
+    """The period whose score is the least likely by chance, if unlikely enough."""
+    state = channel.at(mass)
+    slope = channel.exposure * mass * (channel.pull(state) - 1)
+    log_chance = {}
+    for p in periods:
+        member = np.equal.outer(channel.grid.counts % p, np.arange(p)).astype(float)
+        member[channel.grid.walked :] = 0.0
+        information = channel.classes(state, member)
+        if information is None:
+            return set()
+        score = slope @ member
+        square = float(score @ np.linalg.solve(information + np.eye(p) / JUMP**2, score))
+        log_chance[p] = _log_chance(square, p)
+    least = min(periods, key=lambda p: log_chance[p], default=0)
+    return {least} if least and log_chance[least] < math.log(CHANCE / len(PERIODS)) else set()
+
+
+def _log_chance(square: float, p: int) -> float:
+    """Logarithm of the chance that χ² of p degrees is larger, where the chance itself would be 0 as well.
+
+    Γ(a, x) = exp(-x)·x^a·U(1, 1+a, x) with a = p/2, x = χ²/2 (DLMF 8.5.3).
+    """
+    a, x = p / 2, max(square / 2, 1e-9)
+    return float(a * np.log(x) - x + np.log(hyperu(1.0, 1 + a, x)) - gammaln(a))
+
+
+def _taken_over(channel: Channel[Any], mass: Floats, periods: list[int]) -> set[int]:
+    """The period at whose lag the steps are smallest, if much smaller than second differences.
+
+    Counts weigh as the root of their mass: a walk has taken over a pattern where there are cells, and not in its tail.
+    The first count, which may stand apart, is left out.
+    """
+    walked = mass[1 : channel.grid.walked]
+    theta, weight = np.log(np.maximum(walked, 0.1 / channel.exposure)), np.sqrt(walked)
+    rough = float(np.average(np.square(np.diff(theta, 2)), weights=weight[1:-1])) / 6 if theta.size > 2 else 0.0
+    steps = {
+        p: float(np.average(np.square(np.diff(theta[p:] - theta[:-p])), weights=(weight[p:] + weight[:-p])[1:])) / 4
+        for p in periods
+    }
+    least = min(periods, key=lambda p: steps[p], default=0)
+    return {least} if least and steps[least] < MUCH_SMALLER * rough else set()

@@ -56,7 +56,7 @@ from scipy.linalg import LinAlgError, cho_solve_banded, cholesky_banded
 from scipy.linalg.lapack import dgbtrf, dgbtrs
 
 from ..arrays import Floats
-from ._chain import BLOCK, DiagonalSandwich, Operator, band_product, row_diagonals
+from ._operators import BLOCK, DiagonalSandwich, Operator, band_product, row_diagonals
 
 __all__ = ["Optimum", "Solver", "dual_solver", "factored_solver", "longest_step", "maximise"]
 
@@ -111,7 +111,7 @@ def maximise(
     y : array
         Shares of cells, one for every row of the channel, Σy = 1. Zeros are allowed.
     channel : Operator
-        K and the banded inverse of its square part; :class:`._chain.Chain` for power 1.
+        K and the banded inverse of its square part; :class:`._operators.Chain` for power 1.
     tolerance : float
         Wanted bound of the certified gap, in units of log-likelihood per cell.
     max_iterations : int
@@ -125,7 +125,7 @@ def maximise(
     Examples
     --------
     >>> from unnoise.noise import DiscreteLaplace
-    >>> from unnoise.estimators._chain import Chain
+    >>> from unnoise.estimators._operators import Chain
     >>> best = maximise(np.array([0.25, 0.5, 0.25]), Chain(np.arange(3), DiscreteLaplace(1)))
     >>> best.converged, best.f.round(6).tolist(), round(float(best.f.sum()), 9)
     (True, [0.0, 1.0, 0.0], 1.0)
@@ -138,7 +138,9 @@ def maximise(
     for iteration in range(max_iterations + 1):
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             m = channel.apply(f)
-            gradient, gap, scale = _certificate(y, m, f, channel)
+            u = channel.transpose(np.divide(y, m, out=np.zeros_like(y), where=y > 0))
+            scale = 1 / float(f.sum())
+            gap = float(u.max() * float(f.sum()) - 1)  # certified for f·scale
         product = float(f @ z)
         # Progress is a smaller gap or smaller products f·z: early on the gap alone goes up and down.
         better = best is None or gap < 0.9 * best.gap or product < 0.9 * least
@@ -153,7 +155,7 @@ def maximise(
             patience, least, f, z = PATIENCE, np.inf, best.f, best.z
             continue
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            step = _step(newton, f, z, m, gradient)
+            step = _step(newton, f, z, m, 1 - u)
         if step is None:
             if not newton.fall_back():
                 break
@@ -163,18 +165,10 @@ def maximise(
     return Optimum(best.f, best.z, best.m, best.gap, iteration, best.converged, newton.form)
 
 
-def _certificate(y: Floats, m: Floats, f: Floats, channel: Operator) -> tuple[Floats, float, float]:
-    """z's target 1 − u, the certified gap, and the scaling under which it holds."""
-    ratio = np.divide(y, m, out=np.zeros_like(y), where=y > 0)
-    u = channel.transpose(ratio)
-    mass = float(f.sum())
-    return 1 - u, float(u.max() * mass - 1), 1 / mass
-
-
 def _step(
     newton: _Newton, f: Floats, z: Floats, m: Floats, gradient: Floats
 ) -> tuple[Floats, Floats] | None:
-    """One predictor–corrector step, or None where the system could not be solved."""
+    """One predictor–corrector step towards z = ``gradient``, or None where the system could not be solved."""
     solve = newton.factor(f, z, m)
     if solve is None:
         return None

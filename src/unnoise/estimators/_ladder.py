@@ -1,6 +1,14 @@
-"""The tail of the item profile, by power-series logarithms at several resolutions.
+"""Power series, and the tail of the item profile by their logarithms at several resolutions.
 
-Near: with G a law of the cells, N_t = m·[z^t] log G(z) needs the coefficients up to t only.
+**Series.** A series is the array of its first T coefficients. Newton's iteration [1]_ doubles the number of right
+coefficients in every step, and products go through the FFT; the exponential of a series ≥ 0 needs no iteration.
+
+    1/g  :  x ← x·(2 − g·x)          log g  =  log g₀ + ∫ g′/g
+
+The FFT loses about 10⁻¹⁶ times the norms of its factors. For the law g of a compound Poisson total of load λ,
+‖g‖₁ = 1 and ‖1/g‖₁ ≤ e^(2λ), so the logarithm is good to about 10⁻¹⁵·e^(2λ): the same as the O(T²) recurrence.
+
+**The tail.** Near: with G a law of the cells, N_t = m·[z^t] log G(z) needs the coefficients up to t only.
 
 Far: counts up to 10¹² do not fit into one series. Above a count ``top`` we look at the part of a cell's total that
 comes from items above ``top``: cells with totals up to ``top`` have none; the totals above it are moved down by the
@@ -17,26 +25,38 @@ Variances. To first order the estimate of the items at t is Σ_cells W(t − x) 
 of 1/G filtered by the inverse of the noise; at or above k it is Σ_cells (1 − Ω(k − 1 − x)), Ω the running sum of
 W. So the variances for all t and k are convolutions of the tally with W² and (1 − Ω)². They hold for Poisson item
 numbers; for the items of this data set the number itself is subtracted (see :mod:`.collisions`).
+
+.. [1] R. P. Brent, "Multiple-precision zero-finding methods and the complexity of elementary function
+   evaluation", in Analytic Computational Complexity, 1976, section 13.
+.. [2] P. Embrechts, M. Frei, "Panjer recursion versus FFT for compound distributions", Mathematical Methods of
+   Operations Research 69, 2009.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
+from scipy.fft import irfft, next_fast_len, rfft
 from scipy.optimize import isotonic_regression
 
 from ..arrays import Floats, Int64
+from ..errors import InputError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
-from ._series import convolve, logarithm, reciprocal
-from .linear import weights
+from .linear import convolve, weights
 from .methods import Fit
 
-__all__ = ["LENGTH", "CellLaw", "Law", "Rung", "Tail", "climb", "spikes"]
+__all__ = [
+    "LENGTH", "CellLaw", "Law", "Rung", "Tail", "cell_law", "climb", "exponential", "logarithm", "product",
+    "reciprocal", "spikes",
+]  # fmt: skip
 
+SHORT = 64
+"""Up to this many terms a direct product is faster than the FFT."""
 
 LENGTH = 4096
 """Terms of the series at each far resolution."""
@@ -46,6 +66,83 @@ STANDS_OUT, AROUND, FEWEST = 6.0, 12, 8.0
 
 LEAST_EMPTY = 1e-2
 """Share of empty cells below which a logarithm is all noise."""
+
+
+def product(left: Floats, right: Floats, terms: int) -> Floats:
+    """Return the first ``terms`` coefficients of left·right.
+
+    >>> product(np.array([1.0, 2.0]), np.array([3.0, 4.0]), 3)
+    array([ 3., 10.,  8.])
+    """
+    left, right = left[:terms], right[:terms]
+    short = min(left.size, right.size) <= SHORT
+    full = np.convolve(left, right) if short else convolve(left, right)
+    if full.size < terms:
+        full = np.concatenate([full, np.zeros(terms - full.size)])
+    return np.asarray(full[:terms])
+
+
+def reciprocal(series: Floats) -> Floats:
+    """Return 1/series to as many terms; the first coefficient must not be 0.
+
+    >>> reciprocal(np.array([1.0, -0.5, 0.0, 0.0]))
+    array([1.   , 0.5  , 0.25 , 0.125])
+    """
+    if series[0] == 0:
+        raise InputError("the first coefficient must not be 0, got 0")
+    inverse = np.array([1 / series[0]])
+    while inverse.size < series.size:
+        terms = min(2 * inverse.size, series.size)
+        error = -product(series, inverse, terms)
+        error[0] += 2
+        inverse = product(inverse, error, terms)
+    return inverse
+
+
+def logarithm(series: Floats, inverse: Floats | None = None) -> Floats:
+    """Return log(series) to as many terms; the first coefficient must be > 0. ``inverse`` is 1/series, if at hand.
+
+    >>> logarithm(np.exp(-1) * np.array([1, 1, 1 / 2, 1 / 6])).round(12) + 0.0
+    array([-1.,  1.,  0.,  0.])
+    """
+    if not series[0] > 0:
+        raise InputError(f"the first coefficient must be > 0, got {series[0]}")
+    degree = np.arange(series.size)
+    result = product(degree * series, reciprocal(series) if inverse is None else inverse, series.size)
+    result[1:] /= degree[1:]
+    result[0] = np.log(series[0])
+    return result
+
+
+def exponential(series: Floats) -> Floats:
+    """Return exp(series) to as many terms T; the coefficients from the second on must be ≥ 0.
+
+    The series is evaluated at the points r·e^(2πik/L) of a circle, L ≥ 4T, and transformed back. What lies past L
+    comes back multiplied by r^L = 10⁻⁸, and rounding grows by r^(−T) ≤ 100 [2]_.
+
+    >>> exponential(np.array([0.0, 1.0, 0.0, 0.0])).round(4)
+    array([1.    , 1.    , 0.5   , 0.1667])
+    """
+    length = next_fast_len(4 * series.size, real=True)
+    radius = np.exp(np.arange(series.size) * (math.log(1e-8) / length))
+    around = np.exp(rfft(series * radius, length))
+    return np.asarray(irfft(around, length)[: series.size] / radius)
+
+
+def cell_law(items: Floats, rate: float, above: float = 0.0) -> Floats:
+    """Return P(total = s), s = 0..T, for ``items[t]`` items of count t, each in a cell with probability ``rate``.
+
+    ``above`` is the number of items with counts past the end. Rounding may leave −10⁻¹⁶: cut off at 0.
+
+    >>> cell_law(np.array([0.0, 2.0, 0.0]), 0.5).round(4)      # Poisson(1)
+    array([0.3679, 0.3679, 0.1839])
+    """
+    exponent = items * rate
+    exponent[0] = -(items.sum() + above) * rate
+    return np.maximum(exponential(exponent), 0.0)
+
+
+# ── the tail ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,15 +194,6 @@ class CellLaw:
     def largest(self) -> int:
         """Largest count that can be found."""
         return int(self.far.max()) if self.far.size else self.top
-
-    def rounded(self, step: int) -> Floats:
-        """Return the far law rounded to multiples of ``step``."""
-        return _binned(self.far, self.mass, step, LENGTH)
-
-    def tally(self, step: int) -> Floats:
-        """Return the noisy cells by rounded far part of their count."""
-        values = np.where(self.noisy.values > self.top, self.noisy.values - self.shift, 0)
-        return _binned(values, self.noisy.tally.astype(float), step, LENGTH)
 
 
 Law = tuple[CellLaw, float]
@@ -236,18 +324,13 @@ def _near_rung(laws: Sequence[Law], first: int, taps: Floats) -> Rung:
     for law, _ in laws:
         inverse = reciprocal(law.near)
         items += law.noisy.cells * logarithm(law.near, inverse)
-        tally = _seen(law)
+        values = np.clip(law.noisy.values, 0, law.top + 1)
+        tally = _binned(values, law.noisy.tally.astype(float), 1, law.top + 1)
         spread, cumulated = _variances(tally[:-1], inverse, taps)
         entry, curve = entry + spread, curve + cumulated + tally[-1]
     here = slice(first, None)
     return Rung(1, first, items[here] / share, np.arange(first, top + 1.0), entry[here] / share**2,
                 curve[here] / share**2, share)
-
-
-def _seen(law: CellLaw) -> Floats:
-    """Noisy cells at 0..top and above, those below 0 at 0."""
-    values = np.clip(law.noisy.values, 0, law.top + 1)
-    return _binned(values, law.noisy.tally.astype(float), 1, law.top + 1)
 
 
 def _far_rung(laws: Sequence[CellLaw], share: float, step: int, first: int, taps: Floats) -> Rung:
@@ -257,7 +340,9 @@ def _far_rung(laws: Sequence[CellLaw], share: float, step: int, first: int, taps
     for law in laws:
         if law.largest < (first - 0.5) * step:
             continue  # nothing as large as this: what the series would say is of second order
-        rounded, tally = law.rounded(step), law.tally(step)
+        values = np.where(law.noisy.values > law.top, law.noisy.values - law.shift, 0)  # the far part of each count
+        tally = _binned(values, law.noisy.tally.astype(float), step, LENGTH)
+        rounded = _binned(law.far, law.mass, step, LENGTH)
         inverse = reciprocal(rounded)
         items += law.noisy.cells * logarithm(rounded, inverse)
         spread, cumulated = _variances(tally, inverse, np.ones(1))

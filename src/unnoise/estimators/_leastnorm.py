@@ -27,8 +27,8 @@ import numpy as np
 from scipy.linalg import LinAlgError
 
 from ..arrays import Floats
-from ._chain import DiagonalSandwich, Operator
 from ._ipm import BACK_OFF, SHORT, Solver, dual_solver, factored_solver, longest_step
+from ._operators import DiagonalSandwich, Operator
 
 __all__ = ["LeastNorm", "least_norm"]
 

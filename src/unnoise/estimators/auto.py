@@ -3,7 +3,7 @@
 ``likelihood`` explains the noisy counts best, but below the scale 1/ε of the noise it is free to be rough, and is. Here
 the body of the profile is modelled by the engine (:mod:`unnoise.engine`).
 
-1. Smooth profiles and mixtures of few point masses are joined by their evidence (:mod:`.cells`). Call the result g.
+1. Smooth profiles and mixtures of few point masses are joined by their evidence. Call the result g.
    ``smooth`` is the average of the smooth ones alone, and ends here.
 2. The models are about a law from which counts might have been drawn; the answer is about these very cells. If g is
    the law of the counts, a cell with noisy count v has count t with probability g[t]·K[v,t]/(K g)[v], so the expected
@@ -15,21 +15,77 @@ the body of the profile is modelled by the engine (:mod:`unnoise.engine`).
 
 Where one noise leaves no body, or no model converged, the answer is ``likelihood``'s, else ``isotonic``'s, and
 ``diagnostics["fallback"]`` says why; of several noises the cells are taken as they are.
+
+**The body** of the noisy profile is a few runs of counts around which cells lie close together
+(:mod:`unnoise.engine.banded`); cells outside stay at their noisy counts.
+
+*One noise*: all runs together through the banded channel, every count by itself; the maximum-likelihood profile begins
+the walks and proposes points. *Several*: each run by itself through the Fourier channel, counts taken from the run's
+first, in blocks: single counts at first and then as wide as half the noise, or wider so that there are at most
+MOST_BLOCKS. That channel also serves intervals by the model at any power: one run of counts from 0 upwards,
+which ends where cells become so sparse that each is seen by itself; the cells above it are only numbered. A sampled
+sketch sees a share s of the items: what it says of its cells is scaled up by 1/s, and the variance of sampling without
+replacement, (1 − s)/s²·(diag N − N·Nᵀ/m) for N of m cells, is added.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
 import numpy as np
 
-from ..arrays import Floats
+from ..arrays import Floats, Int64
+from ..engine.banded import ENOUGH, BandedChannel, Body, body_of, cells_in, dense_runs, runs_within, window_of
+from ..engine.channel import Blocks
+from ..engine.fourier import FINENESS, NEGLIGIBLE, FourierChannel, Part, likely_strides
+from ..engine.points import Places, likely_points
+from ..engine.posterior import Posterior, posterior
+from ..engine.search import Search, average, find_models, weights
 from ..errors import ConvergenceError
-from ..noisy import NoisyProfile
+from ..noise import DiscreteLaplace
+from ..noisy import NoisyProfile, combine
 from .banded import likelihood
-from .cells import cell_law_of
 from .isotonic import isotonic
+from .linear import convolve, convolve_valid
 from .methods import Fit, check_input
 
-__all__ = ["auto", "smooth", "whole_cells"]
+__all__ = [
+    "KnownCells", "KnownLaw", "LawPiece", "auto", "body_law", "cell_law_of", "known_law", "likely_masses",
+    "posterior_profile", "smooth", "whole_cells",
+]  # fmt: skip
+
+HEAD, MOST_BLOCKS = 64, 256
+"""Counts with a block of their own, and blocks at most above them."""
+
+MOST_ROWS = 600
+"""Rows of a run at most: two to a block."""
+
+LONGEST = 1 << 18
+"""Counts of all runs together at most: the length of a transform that takes a few milliseconds."""
+
+FURTHEST = 4096
+"""Last count of a posterior at most, unless the noise reaches further."""
+
+ROUNDING = 1e-8
+"""Cells expected in a row beside those of the law: above what a transform rounds, far below what any cell is worth."""
+
+LEAST = 3
+"""Multiples that a run goes on for at least, so that a walk can start on it."""
+
+MOST_RUNS = 6
+"""Runs that are modelled, those with most cells; the cells of the others stay as they are."""
+
+WITHIN_WALKS = 1 / 3
+"""Share of a single mass at 0, one for any other: walks lead there, too, ever steeper or with 0 apart and next to
+nothing beyond, so it is three times in the prior. (With a whole share no item is found in 500 cells where 25 hold one,
+as long as the noise can hide them.)"""
+
+_FITTED: WeakKeyDictionary[NoisyProfile, dict[tuple[object, ...], LawPiece | None]] = WeakKeyDictionary()
+"""Runs fitted, while their noisy profile lives: a profile and its intervals ask for the same one."""
 
 
 def auto(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
@@ -129,3 +185,266 @@ def _fallback(noisy: NoisyProfile, bound: int | None, reason: str) -> Fit:
         fit = isotonic(noisy, max_count=bound)
         reason = f"{reason}; {error}"
     return Fit(fit.support, fit.mass, fit.method, {**fit.diagnostics, "fallback": reason})
+
+
+# ── the cells of a domain ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class LawPiece:
+    """Counts that were modelled together, and the number of cells among them.
+
+    search, names : what was tried; the models averaged, and their weights
+    law, stepped : cells at each count by the averaged models, and one step of EM from there
+    posterior : what is known of the items beside, where a run went through the Fourier channel
+    """
+
+    counts: Int64
+    cells: int
+    search: Search
+    names: Sequence[tuple[str, float]]
+    law: Floats
+    stepped: Floats
+    posterior: Posterior | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class KnownCells:
+    """A noisy profile in pieces, and the cells outside them at their noisy counts."""
+
+    pieces: tuple[LawPiece, ...]
+    far_values: Int64
+    far_tally: Int64
+
+    def profile(self, *, stepped: bool = True) -> tuple[Int64, Floats]:
+        """Return counts and the number of cells at each: the averaged law of every piece, one step of EM from it."""
+        counts = [self.far_values, *(piece.counts for piece in self.pieces)]
+        cells = [self.far_tally.astype(float), *(piece.stepped if stepped else piece.law for piece in self.pieces)]
+        support, where = np.unique(np.concatenate(counts), return_inverse=True)
+        numbers = np.bincount(where, weights=np.concatenate(cells), minlength=support.size)
+        keep = numbers > 0
+        return support[keep].astype(np.int64), np.asarray(numbers[keep])
+
+    def describe(self) -> dict[str, Any]:
+        """What the searches have to say."""
+        found = max(self.pieces, key=lambda piece: piece.cells, default=None)
+        models = [] if found is None else found.names
+        tally = {
+            name: sum(getattr(piece.search, name) for piece in self.pieces)
+            for name in ("fits", "iterations", "not_converged", "uncertified")
+        }
+        return {
+            "converged": True,
+            "body_counts": sum(piece.counts.size for piece in self.pieces),
+            "body_runs": sum(int((np.diff(piece.counts) > 1).sum()) + 1 for piece in self.pieces),
+            "far_cells": int(self.far_tally.sum()),
+            "models": [(name, round(weight, 4)) for name, weight in models if weight >= 1e-3],
+            **tally,
+        }
+
+
+def cell_law_of(noisy: NoisyProfile, bound: int | None, *, points: bool = True) -> KnownCells:
+    """Fit the body of a noisy profile; cells far from others, or without a model that converges, stay as they are."""
+    values = np.clip(noisy.values, 0, bound)
+    fitted: list[LawPiece] = []
+    strides = (*likely_strides(noisy.values, noisy.tally, noisy.noise), 1)
+    for low, high in _runs(values, noisy, strides[0]) if noisy.noise.power > 1 or len(strides) > 1 else ():
+        run = fit_run(noisy, low, high, bound, strides, points=points)
+        if run is not None:
+            fitted.append(run)
+            strides = (run.search.channel.grid.stride,)  # what the largest run is told by goes for the others
+    stride = strides[-1]
+    if noisy.noise.power == 1 and stride == 1:
+        return body_law(noisy, bound, points=points) or KnownCells((), values, noisy.tally)
+    inside = np.zeros(values.size, dtype=bool)
+    for run in fitted:
+        inside |= (values >= run.counts[0]) & (values <= run.counts[-1])
+    far = (values[~inside] + stride // 2) // stride * stride  # to the next multiple
+    return KnownCells(tuple(fitted), far, noisy.tally[~inside])
+
+
+# ── one noise ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def body_law(noisy: NoisyProfile, bound: int | None, *, points: bool = True) -> KnownCells | None:
+    """Fit the body of a noisy profile of one noise; None where there is none, or no model converges."""
+    body = body_of(noisy, bound)
+    if body is None:
+        return None
+    channel = BandedChannel(body, noisy.noise)
+    likely = likely_masses(noisy, bound, channel.counts)
+    start = _local_mean(body, noisy)
+    start = 0.5 * start + 0.5 * likely if likely.any() else start
+    search = Search(channel, np.log(np.maximum(start, 1e-12)), math.log(1 / channel.counts.size))
+    search.walks()
+    if points:
+        places = Places(channel.counts, 0, 1.0, search.level)
+        found = likely_points(channel, likely, places)
+        search.add(*(one if one.places.any() else replace(one, log_weight=one.log_weight + math.log(WITHIN_WALKS))
+                     for one in found))  # fmt: skip
+    if not search.models:
+        return None
+    weight = weights(search.models)
+    laws = np.zeros((weight.size, channel.counts.size))
+    for each, model in zip(laws, search.models):
+        each[slice(None) if model.family else np.searchsorted(channel.counts, model.places)] = model.mass
+    laws /= laws.sum(axis=1, keepdims=True)
+    masses = average(laws, weight, [model.family is None for model in search.models])
+    names = sorted(zip([model.name for model in search.models], weight.tolist()), key=lambda each: -each[1])
+    law, cells = masses / masses.sum(), int(body.tally.sum())
+    whole = LawPiece(body.counts, cells, search, names, cells * law, cells * posterior_profile(channel, law))
+    return KnownCells((whole,), body.far_values, body.far_tally)
+
+
+def posterior_profile(channel: BandedChannel, g: Floats) -> Floats:
+    """Expected profile of the channel's cells if their counts were drawn from g; g if no noise can explain them."""
+    f = g * np.maximum(channel.pull(channel.at(g)), 0.0)
+    total = f.sum()
+    return np.asarray(f / total) if 0 < total < np.inf else g
+
+
+def likely_masses(noisy: NoisyProfile, bound: int | None, counts: Int64) -> Floats:
+    """Maximum-likelihood masses at the body's counts, adding up to 1; zeros where it did not converge."""
+    masses = np.zeros(counts.size)
+    try:
+        fit = likelihood(noisy, max_count=bound, tolerance=1e-7)
+    except ConvergenceError:
+        return masses
+    inside = np.isin(fit.support, counts)
+    masses[np.searchsorted(counts, fit.support[inside])] = fit.mass[inside]
+    return masses / masses.sum() if masses.any() else masses
+
+
+def _local_mean(body: Body, noisy: NoisyProfile) -> Floats:
+    """Share of cells at each count, averaged over one noise scale to either side: a rough first guess."""
+    counts, width = body.counts, max(1, round(1 / float(noisy.noise.epsilon)))
+    before = np.concatenate([[0], np.cumsum(body.tally)])
+    near = before[np.searchsorted(counts, counts + width, "right")] - before[np.searchsorted(counts, counts - width)]
+    local = near / (2 * width + 1) + 1e-3
+    return np.asarray(local / local.sum())
+
+
+# ── any number of noises ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _runs(values: Int64, noisy: NoisyProfile, stride: int) -> list[tuple[int, int]]:
+    """Return the runs to model, largest number of cells first; no two are nearer than LEAST multiples and one."""
+    window = max(window_of(noisy.noise), (LEAST + 1) * stride)
+    folded, tally = combine([(values, noisy.tally)])
+    runs = runs_within(folded, tally, window, LONGEST)
+    widened = [(0 if low <= window else low, high) for low, high in runs]
+    most = np.argsort(-cells_in(widened, folded, tally), kind="stable")[:MOST_RUNS]
+    return [widened[i] for i in most]
+
+
+def fit_run(
+    noisy: NoisyProfile, low: int, high: int, bound: int | None, strides: tuple[int, ...], *, points: bool = True
+) -> LawPiece | None:
+    """Fit one run of counts, low..high, once for law and intervals; None if it holds no cell, or no model converges.
+
+    strides : what all counts may be multiples of, the smallest last
+    """
+    known = _FITTED.setdefault(noisy, {})
+    wanted = low, high, bound, strides, points
+    if wanted not in known:
+        known[wanted] = _fit_run(noisy, low, high, bound, strides, points=points)
+    return known[wanted]
+
+
+def _fit_run(
+    noisy: NoisyProfile, low: int, high: int, bound: int | None, strides: tuple[int, ...], *, points: bool
+) -> LawPiece | None:
+    noise, values = noisy.noise, np.clip(noisy.values, 0, bound)
+    low -= low % strides[0]
+    top = max(high - low, LEAST * strides[0])
+    top = top if bound is None else min(top, bound - low)
+    inside = (values >= low) & (values <= low + top)
+    if not inside.any():
+        return None
+    seen, tally = noisy.values[inside] - low, noisy.tally[inside]
+    part = Part.of(seen, tally, _rows(seen, noise, top, strides[0], at_zero=low == 0), 1.0)
+    channels = [FourierChannel(_blocks(top, noise, stride), (part,), noise, collide=False, origin=low, bound=bound)
+                for stride in strides]  # fmt: skip
+    cells, blocks = part.cells, channels[-1].blocks
+    counts = np.union1d(blocks.first, np.rint(blocks.centres).astype(np.int64))
+    starts = [each.begun(each.widths * (cells / each.widths.sum())) for each in channels]
+    places = np.arange(top + 1) if points and strides[-1] == 1 else None
+    search = find_models(channels, starts, float(cells), counts, places)
+    if search.best is None:
+        return None
+    found = posterior(search)
+    law = found.per_count(0, top)
+    stepped = _stepped(law, part, noise)
+    law, stepped = law * (cells / law.sum()), stepped * (cells / stepped.sum())
+    return LawPiece(low + np.arange(top + 1), cells, search, found.weights, law, stepped, found)
+
+
+def _stepped(law: Floats, part: Part, noise: DiscreteLaplace) -> Floats:
+    """One step of EM count by count; the law itself if no noise can explain the cells."""
+    reach = noise.reach(NEGLIGIBLE)
+    pmf = noise.pmf(np.arange(-reach, reach + 1))
+    row = np.searchsorted(part.ends, np.arange(-reach, law.size + reach))
+    seen = np.maximum(convolve(law, pmf), 0.0)
+    rows = np.bincount(row, weights=seen, minlength=part.tally.size) + ROUNDING
+    pulled = law * np.maximum(convolve_valid((part.tally / rows)[row], pmf), 0.0)
+    return pulled if pulled.sum() > 0 else law
+
+
+def _blocks(top: int, noise: DiscreteLaplace, stride: int) -> Blocks:
+    """Single counts up to HEAD, then blocks of equal width up to ``top``; all of them ``stride`` times."""
+    top //= stride
+    head = min(HEAD, top)
+    width = max(1, round(math.sqrt(noise.variance) / stride / 2), math.ceil((top - head) / MOST_BLOCKS))
+    starts = np.concatenate([np.arange(head + 1), np.arange(head + 1, top + 1, width), [top + 1]])
+    return Blocks.covering(np.unique(starts).astype(np.int64), stride)
+
+
+def _rows(seen: Int64, noise: DiscreteLaplace, top: int, stride: int, *, at_zero: bool) -> Int64:
+    """Rows of equal width; below 0 they go as far as noise is likely to, for one noise they begin at 0."""
+    low = 0 if noise.power == 1 or not at_zero else -noise.reach(1e-4)
+    high = max(top, int(seen[-1]))
+    step = max(1, int(math.sqrt(noise.variance) / FINENESS), math.ceil((high - low) / MOST_ROWS / stride))
+    return np.unique(np.append(np.arange(low, high + 1, step), high)).astype(np.int64)
+
+
+# ── the posterior of a domain, for intervals ────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class KnownLaw:
+    """The averaged models of the counts 0..top; ``share`` of the items has a cell, ``above`` items lie higher."""
+
+    posterior: Posterior
+    top: int
+    share: float
+    above: float
+
+
+def known_law(noisy: NoisyProfile, max_count: int | None = None) -> KnownLaw | None:
+    """Return the posterior of the items of a domain; None where no model converged."""
+    items = noisy.layout.domain if noisy.layout.kind == "sampled" and noisy.layout.domain else noisy.cells
+    last = _last(noisy) if max_count is None else min(_last(noisy), max_count)
+    run = fit_run(noisy, 0, last, max_count, (*likely_strides(noisy.values, noisy.tally, noisy.noise), 1))
+    if run is None or run.posterior is None:
+        return None
+    share = noisy.cells / items
+    above = float(noisy.cells - run.cells) / share
+    return KnownLaw(_scaled_up(run.posterior, share, run.cells), run.counts.size - 1, share, above)
+
+
+def _last(noisy: NoisyProfile) -> int:
+    """Where the cells become sparse: the end of the last dense run, within FURTHEST or the reach of the noise."""
+    runs = dense_runs(np.maximum(noisy.values, 0), noisy.tally, window_of(noisy.noise), ENOUGH)
+    longest = max(FURTHEST, noisy.noise.reach(1e-4))
+    return max([3, *(min(high, longest) for low, high in runs if low <= longest)])
+
+
+def _scaled_up(found: Posterior, share: float, cells: int) -> Posterior:
+    """From the cells to the items of the domain."""
+    if share == 1:
+        return found
+    sampling = (1 - share) / share**2 * (np.diag(found.mean) - np.outer(found.mean, found.mean) / cells)
+    return replace(
+        found, mean=found.mean / share, covariance=found.covariance / share**2 + sampling,
+        vague=found.vague / share**2 + sampling, hidden=found.hidden / share**2,
+    )  # fmt: skip

@@ -1,9 +1,9 @@
 """Exact optima by banded interior points: maximum likelihood, and the paper's problem P2.
 
 ``likelihood`` is the profile f that makes the noisy profile y most likely: maximise Σ y[v]·log m[v] with m = K f over
-f ≥ 0, Σf = 1. For power 1 it lives on the occupied folded values (:mod:`._comb`), where the channel's inverse is
-tridiagonal (:mod:`._chain`); for integer powers above 1 on all counts within reach of them (:mod:`._comb`). The
-interior point and its certificate are in :mod:`._ipm`.
+f ≥ 0, Σf = 1. For power 1 it lives on the occupied folded values (:mod:`._operators`), where the channel's inverse is
+tridiagonal; for integer powers above 1 on all counts within reach of them. The interior point and its certificate are
+in :mod:`._ipm`.
 
 ``exact`` is the optimum of problem P2 of [1]_, minimise ‖K f − y‖_p over the same f, p = 1, 2 or ∞, with the kernel
 neither truncated nor wrapped around, which the paper's Algorithms 2 and 3 approximate (:mod:`._leastnorm`).
@@ -27,10 +27,9 @@ from ..arrays import Floats, Int64
 from ..errors import ConvergenceError, InputError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile, combine
-from ._chain import Chain, Line, Operator
-from ._comb import NEGLIGIBLE, Comb, Stretch, clip_rows, stretches_of
 from ._ipm import Optimum, maximise
 from ._leastnorm import LeastNorm, least_norm
+from ._operators import NEGLIGIBLE, Chain, Comb, Line, Operator, Stretch, clip_rows, stretches_of
 from .linear import smoothed_tally
 from .methods import Fit, check_input
 

@@ -6,9 +6,9 @@ Items fall into cells independently, so totals are compound Poisson and, as powe
 
     log G(z) = Σ_t (N_t/m)·(z^t − 1),        N = −m·log G(0),        N_t = m·[z^t] log G(z).
 
-Entries up to T need G[0..T] only (:mod:`._series`, O(T log T)); the error grows like e^(2λ). Therefore the default asks
+Entries up to T need G[0..T] only (:mod:`._ladder`, O(T log T)); the error grows like e^(2λ). Therefore the default asks
 the engine for the items themselves, through collisions and noise at once (:mod:`unnoise.engine.fourier`), over all
-levels together; the plain logarithm (:mod:`._ladder`) is left with counts above the last row, where collisions are a
+levels together; the plain logarithm is left with counts above the last row, where collisions are a
 small correction, and with the plain methods.
 
 Levels. A level that holds a share p of the items in m cells has λ_t = p·N_t/m, and the likelihood multiplies over
@@ -39,8 +39,7 @@ from ..engine.posterior import Posterior, posterior
 from ..engine.search import Search, find_models
 from ..errors import ConvergenceError, InputError, OverloadError
 from ..noisy import NoisyProfile, combine
-from ._ladder import LENGTH, CellLaw, Law, Tail, climb, spikes
-from ._series import cell_law, logarithm
+from ._ladder import LENGTH, CellLaw, Law, Tail, cell_law, climb, logarithm, spikes
 from .methods import Fit
 
 __all__ = ["ItemLaw", "Range", "collisions", "decompound", "level_shares", "ranges"]
@@ -115,7 +114,7 @@ class ItemLaw:
     support, items : counts ≥ 1 and the number of items at each, ≥ 0
     posterior : the averaged models of the counts up to ``top``
     tail : the counts above, by the power-series logarithm, if there are any
-    used : the ranges of cells that were used; ``share`` of the items belongs to them
+    used, share : the ranges of cells that were used, and the share of all items that belongs to them
     load : items per cell in the fullest of them
     """
 
@@ -125,13 +124,9 @@ class ItemLaw:
     top: int
     tail: Tail | None
     used: tuple[Range, ...]
+    share: float
     load: float
     diagnostics: dict[str, Any]
-
-    @property
-    def share(self) -> float:
-        """Share of all items that belongs to the cells used."""
-        return min(1.0, sum(part.share for part in self.used))
 
 
 def level_shares(levels: int) -> Floats:
@@ -181,7 +176,8 @@ def collisions(noisy: NoisyProfile, *, max_count: int | None = None) -> ItemLaw:
     """
     parts = ranges(noisy)
     used = choose(parts)
-    channels = [_channel(used, max_count, stride) for stride in (*_strides(used), 1)]
+    values, tally = combine([(part.noisy.values, part.noisy.tally) for part in used])
+    channels = [_channel(used, max_count, stride) for stride in (*likely_strides(values, tally, noisy.noise), 1)]
     channel = channels[-1]
     if min(part.tally[-1] / part.cells for part in channel.parts) > HIDDEN:
         raise overload(noisy, used)
@@ -193,12 +189,6 @@ def collisions(noisy: NoisyProfile, *, max_count: int | None = None) -> ItemLaw:
     if search.best is None:
         raise ConvergenceError(f"a model of the items must converge, got none in {search.fits} fits")
     return _assemble(parts, used, search, posterior(search), top)
-
-
-def _strides(used: Sequence[Range]) -> list[int]:
-    """What all counts may be multiples of, by the cells of all ranges together."""
-    values, tally = combine([(part.noisy.values, part.noisy.tally) for part in used])
-    return likely_strides(values, tally, used[0].noisy.noise)
 
 
 def _channel(used: Sequence[Range], max_count: int | None, stride: int) -> FourierChannel:
@@ -277,14 +267,15 @@ def _assemble(
         tail = climb(near, seen, top, used[0].noisy.noise)
         support, numbers = np.append(support, tail.counts), np.append(numbers, tail.items)
     load = float(numbers.sum()) * max(part.share / part.noisy.cells for part in used)
+    share = min(1.0, sum(part.share for part in used))
     notes = {
-        "load": load, "levels_used": len(used), "share_used": min(1.0, sum(part.share for part in used)),
+        "load": load, "levels_used": len(used), "share_used": share,
         "blocks": channel.blocks.size, "rows": sum(part.tally.size for part in channel.parts),
         "models": [(name, round(weight, 4)) for name, weight in found.weights if weight >= 1e-3],
         "fits": search.fits, "not_converged": search.not_converged, "uncertified": search.uncertified,
         "atoms": sorted(int(count) for count in channel.blocks.atoms if count < FAR),
     }
-    return ItemLaw(support, numbers, found, top, tail, tuple(used), load, notes)
+    return ItemLaw(support, numbers, found, top, tail, tuple(used), share, load, notes)
 
 
 def _per_count(found: Posterior, top: int) -> Floats:

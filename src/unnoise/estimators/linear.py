@@ -14,38 +14,55 @@ where w(0) = g(0) − β(g(1) − g(0)) replaces the mean of D g; a declared bou
 
 **ρ > 1.** No folding; g may go on below 0 in any way. A straight line through g(0) and g(1) leaves Σ h as the plain sum
 of the cells; for integer ρ :func:`functional` and :func:`linear`, which see the data, take the continuation of least
-variance instead (:mod:`unnoise.estimators._continuation`). Integer ρ: w = D^ρ g. Fractional ρ: D^ρ = D^r P with r = ⌈ρ⌉
-and P the convolution by the noise law of power r − ρ < 1 (by FFT of its characteristic function): differences first,
-then an average with positive weights, hence no cancellation.
+variance instead (below). Integer ρ: w = D^ρ g. Fractional ρ: D^ρ = D^r P with r = ⌈ρ⌉ and P the convolution by the
+noise law of power r − ρ < 1 (by FFT of its characteristic function): differences first, then an average with positive
+weights, hence no cancellation.
 
 **Variance.** Σ_cells w(v) is unbiased for Σ_cells g(h) and Σ_cells (w² − W[g²])(v) for its variance, W[g²] being
 the weights of g². For ρ = 1 the bracket is a sum of squares, never negative and free of cancellation:
 κ²(Δ²g)² + κ(g(t+1)−g(t))² + κ(g(t)−g(t−1))² inside, κ(g(1)−g(0))² at 0. For ρ > 1 it is evaluated after
 subtracting a nearby value of g, which changes nothing (Σ taps = 1) and keeps the digits.
+
+**Below 0** a count cannot be. For integer ρ > 1 (ρ = 1 folds, which does the same; a fractional ρ goes on as a straight
+line) the continuation of g is taken that gives its estimate the least variance.
+
+w is unbiased for g if Σ_v p(v − h)·w(v) = g(h) for every count h ≥ 0, p the law of the noise. That leaves w free where
+no count can be: w = D^ρ G is unbiased for *every* G that equals g at 0, 1, 2, …. Which G is taken decides the variance
+Σ_v m(v)·w(v)², m(v) the mean number of cells at v: D^ρ amplifies a kink at 0 by κ^ρ.
+
+The choice moves w at v ≤ ρ − 1 only. There the least variance among all unbiased weights is the Gauss–Markov solution:
+√m·w lies in the span of the rows p(v − h)/√m(v), so from any unbiased w the best one is its projection onto that span.
+Below 0 the rows are a^|v| times polynomials of degree < ρ, so ρ of them are all. Constants keep their weights, 1
+everywhere.
+
+m is not known, and only the variance depends on it: the folded noisy counts, blurred once more by p, stand in. Measured
+(10,000 cells, ρ = 2…8, ε = 0.05…1): the standard error is at most 1.004 times that of the true m.
+
+Numerically the projection is as good as w is small compared with what it makes of it; where rounding would show (high
+powers of strong noise, whose intervals say nothing) w is kept as it is.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.fft import irfft, next_fast_len
+from scipy.fft import irfft, next_fast_len, rfft
 
 from ..arrays import Floats, Int64
 from ..errors import InputError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile, as_signed_integers
-from ._continuation import DEGREES, Continuation, continued
-from ._series import convolve, convolve_valid
 from .methods import LARGEST, Fit, check_input, check_max_count, check_noise
 
 __all__ = [
-    "Function", "functional", "least_weights", "linear", "repeated_taps", "second_difference_weight", "smoothed_tally",
-    "weights",
-]
+    "Continuation", "Function", "convolve", "convolve_valid", "functional", "least_weights", "linear", "repeated_taps",
+    "second_difference_weight", "smoothed_tally", "weights",
+]  # fmt: skip
 
 Function = Callable[[Int64], Any]
 """A function of a count, vectorised over int64 arrays of counts ≥ 0."""
@@ -56,6 +73,30 @@ LIMIT = 50_000_000
 
 CHUNK = 1 << 18
 """Values handled at a time for integer powers above 1."""
+
+DEGREES = (0, 1, 2, 3, 4)
+"""Polynomials below 0 among which a start is chosen; sums of powers are exact with theirs."""
+
+FEWEST = 30
+"""Cells below which m is not known well enough: a straight line is then as good."""
+
+WIDEST = 1 << 16
+"""Longest reach below 0 that is laid out."""
+
+POINTS = 256
+"""Places at which the noisy counts are taken to stand when m is worked out."""
+
+FAINTEST = 600.0
+"""ε·ρ up to which noise of −ρ, e^(−ε·ρ), is a number a float can hold; beyond it no noise is ever seen."""
+
+TAIL = 1e-12
+"""Noise beyond the reach of this probability below 0 is counted at its end."""
+
+ROUNDING = 1e-13
+"""Directions smaller than this share of the largest are rounding."""
+
+VISIBLE = 0.01
+"""Share of a standard error that rounding may come to."""
 
 
 def second_difference_weight(noise: DiscreteLaplace) -> float:
@@ -116,9 +157,9 @@ def least_weights(noisy: NoisyProfile, g: Function, bound: int | None = None) ->
     True
     """
     w, spread = _weights_and_spread(g, noisy.values, noisy.noise, bound)
-    if not Continuation.exists(noisy.noise, noisy.cells):
+    continuation = Continuation.of(noisy)
+    if continuation is None:
         return w, spread
-    continuation = Continuation.of(noisy.values, noisy.tally, noisy.noise)
     near = int(np.searchsorted(noisy.values, continuation.top, side="right"))
     where = np.maximum(noisy.values[:near] - continuation.low, 0)
     start = float(_evaluate(g, np.zeros(1, dtype=np.int64))[0])
@@ -219,17 +260,18 @@ def _unfolded_inverse(noisy: NoisyProfile) -> tuple[Int64, Floats]:
     support, mass = _collect(
         np.concatenate([np.maximum(points, 0), [0, 1]]), np.concatenate([mass, [-below.sum(), below.sum()]])
     )
-    if Continuation.exists(noisy.noise, noisy.cells):
-        first = _first_entries(noisy)
+    continuation = Continuation.of(noisy)
+    if continuation is not None:
+        first = _first_entries(noisy, continuation)
         later = support >= first.size
         support = np.concatenate([np.arange(first.size), support[later]])
         mass = np.concatenate([first, mass[later]])
     return support, mass
 
 
-def _first_entries(noisy: NoisyProfile) -> Floats:
+def _first_entries(noisy: NoisyProfile, continuation: Continuation) -> Floats:
     """f[t] for t < 2ρ, which are all the entries that values below ρ have a part in."""
-    times, continuation = int(noisy.noise.power), Continuation.of(noisy.values, noisy.tally, noisy.noise)
+    times = int(noisy.noise.power)
     x = np.arange(continuation.low - times, 4 * times + 1)
     table = np.stack([_straight(partial(np.equal, t), x) for t in range(2 * times)], axis=1)
     w = _filter(table, second_difference_weight(noisy.noise), times).T
@@ -388,3 +430,108 @@ def _evaluate(g: Function, counts: Int64) -> Floats:
         worst = counts[~np.isfinite(result)].flat[0]
         raise InputError(f"g must be finite at every count, got {result[counts == worst].flat[0]} at {worst}")
     return np.array(result)
+
+
+# ── below 0 ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class Continuation:
+    """The noisy values low..top, where weights may be chosen, and the directions that unbiasedness fixes.
+
+    root : √m on low..top
+    rows : orthonormal directions that a projection keeps
+    exact : whether these are all there are
+    cells : number of cells behind m
+    """
+
+    low: int
+    top: int
+    root: Floats
+    rows: Floats
+    exact: bool
+    cells: int
+
+    @classmethod
+    def of(cls, noisy: NoisyProfile) -> Continuation | None:
+        """The continuation for these cells: for integer powers above 1, cells enough, noise that can be laid out."""
+        noise, times = noisy.noise, int(noisy.noise.power)
+        if noise.power == 1 or noise.power.denominator > 1 or noisy.cells < FEWEST:
+            return None
+        if float(noise.epsilon) * times > FAINTEST or noise.reach(TAIL) > WIDEST:
+            return None
+        low, top = -max(noise.reach(TAIL), times), times - 1
+        x = np.arange(low, top + 1)
+        law = noise.pmf(np.arange(x.size + 2 * top - 2 * low + 2))
+        root = np.sqrt(_blurred(x, noisy.values, noisy.tally, law))
+        counts = np.arange(times) * min(max(1, round(1 / float(noise.epsilon))), 2 * (top - low) // times)
+        rows = law[np.abs(x - counts[:, None])] / root
+        _, size, directions = np.linalg.svd(rows / np.linalg.norm(rows, axis=1, keepdims=True), full_matrices=False)
+        kept = size > ROUNDING * size[0]
+        return cls(low, top, root, directions[kept], bool(kept.all()), noisy.cells)
+
+    def least(self, weights: Floats) -> Floats:
+        """Return the weights on low..top (last axis) of least variance with the same means."""
+        scaled = weights * self.root
+        found = (scaled @ self.rows.T) @ self.rows
+        error = ROUNDING * np.abs(scaled).max(axis=-1) * math.sqrt(max(self.cells, 1))
+        visible = error > VISIBLE * np.sqrt((found**2).sum(axis=-1))
+        better = np.where(visible[..., None] | (not self.exact), scaled, found)
+        return np.asarray(better / self.root)
+
+    def size(self, weights: Floats) -> float:
+        """√(Σ m·w²): what makes one continuation better than another."""
+        return float(np.linalg.norm(weights * self.root))
+
+
+def _blurred(x: Int64, values: Int64, tally: Int64, law: Floats) -> Floats:
+    """Mean number of cells at x, were the counts the folded noisy counts (and one more cell at 0)."""
+    reach = law.size - 1 - int(np.abs(x).max())
+    near = values <= reach
+    counts = np.append(np.maximum(values[near], 0), 0)
+    cells = np.append(tally[near], 1).astype(float)
+    edges = np.unique(np.linspace(0, reach + 1, POINTS + 1).astype(np.int64))
+    group = np.searchsorted(edges, counts, side="right") - 1
+    weight = np.bincount(group, weights=cells)
+    some = np.flatnonzero(weight)
+    places = np.rint(np.bincount(group, weights=cells * counts)[some] / weight[some]).astype(np.int64)
+    return np.asarray(weight[some] @ law[np.abs(x - places[:, None])])
+
+
+def continued(head: Floats, x: Int64, degree: int) -> Floats:
+    """The polynomial of this degree through head = g(0), g(1), …, at negative x: Newton's forward differences.
+
+    >>> continued(np.array([0.0, 1.0, 4.0, 9.0]), np.array([-3, -1]), 2)
+    array([9., 1.])
+    """
+    result, binomial, step = np.zeros(x.size), np.ones(x.size), head
+    for k in range(degree + 1):
+        result += step[0] * binomial
+        binomial = binomial * (x - k) / (k + 1)
+        step = np.diff(step)
+    return result
+
+
+# ── convolution ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def convolve(left: Floats, right: Floats) -> Floats:
+    """Return all sums of products, one per offset at which the sequences meet.
+
+    ``scipy.signal.fftconvolve`` does too; but importing ``scipy.signal`` takes 0.8 s, ``scipy.fft`` a hundredth of it.
+
+    >>> convolve(np.array([1.0, 2.0]), np.array([1.0, 0.0, 3.0])).round(12)
+    array([1., 2., 3., 6.])
+    """
+    size = left.size + right.size - 1
+    length = next_fast_len(size, real=True)
+    return np.asarray(irfft(rfft(left, length) * rfft(right, length), length)[:size])
+
+
+def convolve_valid(long: Floats, short: Floats) -> Floats:
+    """Return the sums in which the whole of the short sequence takes part.
+
+    >>> convolve_valid(np.array([1.0, 2.0, 4.0]), np.array([1.0, 1.0])).round(12)
+    array([3., 6.])
+    """
+    return convolve(long, short)[short.size - 1 : long.size]

@@ -57,7 +57,7 @@ METHODS: dict[str, Method] = {
     "isotonic": Method("isotonic"),
     "linear": Method("linear"),
     "paper": Method("paper", norms=NORMS, needs_negatives=True),
-    "lp": Method("lp", norms=(1, math.inf), needs_negatives=True),
+    "lp": Method("paper", norms=(1, math.inf), needs_negatives=True),
 }
 """Every method, in the order in which they are shown."""
 

@@ -22,9 +22,8 @@ from ..arrays import Floats, Int64
 from ..checks import check_integer
 from ..engine.banded import BandedChannel, body_of
 from ..errors import ConvergenceError, InputError
-from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
-from .cells import KnownCells, body_law, likely_masses
+from .auto import body_law, likely_masses
 from .methods import check_input
 
 __all__ = ["Misfit", "misfit"]
@@ -70,34 +69,34 @@ def misfit(noisy: NoisyProfile, *, max_count: int | None = None, draws: int = 39
     if noisy.noise.power != 1:
         raise InputError(f"misfit must have noise of power 1, got {noisy.noise.power}")
     found = body_law(noisy, bound)
-    if found is None or not found.likely.any():
-        raise ConvergenceError(f"misfit must have cells close together and models that converge, got {noisy!r}")
-    support, cells = KnownCells((found,), found.body.far_values, found.body.far_tally).profile(stepped=False)
+    needs = f"misfit must have cells close together and models that converge, got {noisy!r}"
+    if found is None:
+        raise ConvergenceError(needs)
+    support, cells = found.profile(stepped=False)
     law = cells / cells.sum()
-    gap = _gap(found.channel, found.likely, support, law)
-    rng = np.random.default_rng(seed)
-    drawn = [_drawn_gap(support, law, noisy.cells, noisy.noise, bound, rng) for _ in range(draws)]
-    return Misfit(gap, (1 + sum(other >= gap for other in drawn)) / (1 + draws), draws)
+    gap = _gap(noisy, bound, support, law)
+    if gap is None:
+        raise ConvergenceError(needs)
+    rng, noise = np.random.default_rng(seed), noisy.noise
+    as_large = 0
+    for _ in range(draws):
+        counts = np.repeat(support, rng.multinomial(noisy.cells, law / law.sum()))
+        shift = rng.geometric(1 - noise.a, noisy.cells) - rng.geometric(1 - noise.a, noisy.cells)
+        drawn = NoisyProfile.from_counts(counts + shift, epsilon=noise.epsilon)
+        as_large += (_gap(drawn, bound, support, law) or 0.0) >= gap
+    return Misfit(gap, (1 + as_large) / (1 + draws), draws)
 
 
-def _gap(channel: BandedChannel, likely: Floats, support: Int64, law: Floats) -> float:
-    """Nats by which the maximum-likelihood masses beat a law, on the cells of a body."""
+def _gap(noisy: NoisyProfile, bound: int | None, support: Int64, law: Floats) -> float | None:
+    """Nats by which the maximum-likelihood masses beat a law, on the cells of the body; None without either."""
+    body = body_of(noisy, bound)
+    if body is None:
+        return None
+    channel = BandedChannel(body, noisy.noise)
+    likely = likely_masses(noisy, bound, channel.counts)
+    if not likely.any():
+        return None
     masses = np.zeros(channel.counts.size)
     inside = np.isin(support, channel.counts)
     masses[np.searchsorted(channel.counts, support[inside])] = law[inside]
     return channel.at(likely).value - channel.at(masses / masses.sum()).value
-
-
-def _drawn_gap(
-    support: Int64, law: Floats, cells: int, noise: DiscreteLaplace, bound: int | None, rng: np.random.Generator
-) -> float:
-    """The gap of a law on cells drawn from it; none where they make no body or have no maximum."""
-    counts = np.repeat(support, rng.multinomial(cells, law / law.sum()))
-    shift = rng.geometric(1 - noise.a, cells) - rng.geometric(1 - noise.a, cells)
-    drawn = NoisyProfile.from_counts(counts + shift, epsilon=noise.epsilon)
-    body = body_of(drawn, bound)
-    if body is None:
-        return 0.0
-    channel = BandedChannel(body, noise)
-    likely = likely_masses(drawn, bound, channel.counts)
-    return _gap(channel, likely, support, law) if likely.any() else 0.0

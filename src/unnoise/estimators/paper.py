@@ -1,4 +1,4 @@
-"""``paper``: the reconstruction of Wu and Pagh, whole and faithful — what every other estimator is compared with.
+"""``paper``: the reconstruction of Wu and Pagh, whole and faithful; ``lp``: the linear program before it, a baseline.
 
 "Profile Reconstruction from Private Sketches", ICML 2024; letters as there: d cells, counts in [0..n], a = e^(−ε),
 noise within ±B with high probability. A noisy histogram is unfolded where it was clipped (Section 4.1,
@@ -14,14 +14,27 @@ Choices the text leaves open:
 - noisy counts outside the window have no place in y, so the cells that hold them are left out of y (as in the
   paper, whose y is restricted to the window); y then adds up to less than 1, and Algorithm 2 spreads their share over
   the profile along its direction of least cost. ``diagnostics`` says how many cells these are, on either side
+
+**``lp``** is the approach before, kept as a baseline.
+Dwork, Naor, Pitassi, Rothblum and Yekhanin ("Pan-private streaming algorithms", ICS 2010) reconstruct a profile as a
+feasible point of a linear program. In the form of Wu and Pagh (ICML 2024, problem P2), with A the circulant channel on
+the window [−B..n+B] and y the noisy profile,
+
+    minimise ‖A·r − y‖_p   subject to   r[0] + … + r[n] = 1,  0 ≤ r ≤ 1,  r = 0 outside [0..n],
+
+a linear program for p = 1 (e⁺ − e⁻ = A·r − y, minimise Σ e⁺ + e⁻) and for p = ∞ (−z ≤ A·r − y ≤ z, minimise z).
+HiGHS solves it to optimality. B, n and cells outside the window are as above.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy import sparse
+from scipy.optimize import linprog
 
 from .. import _sampler
 from .._circulant import (
@@ -32,20 +45,27 @@ from .._circulant import (
     round_profile,
     window,
 )
+from ..arrays import Floats
 from ..checks import check_integer, check_share
-from ..errors import InputError
+from ..errors import ConvergenceError, InputError
 from ..layout import Layout
 from ..noise import DiscreteLaplace, Exact
 from ..noisy import NoisyProfile, as_signed_integers, combine, tally
 from .methods import Fit
 
-__all__ = ["LONGEST", "Window", "frame", "paper", "private_profile", "unfold"]
+__all__ = ["LONGEST", "LONGEST_PROGRAM", "Window", "frame", "lp", "paper", "private_profile", "unfold"]
 
 LONGEST = 50_000_000
 """Largest window N = n+2B+1 that is inverted: 80 bytes an entry at the peak, so about 4 GB (measured)."""
 
 BLOCK = 1 << 20
 """Cells whose noise is drawn at a time."""
+
+LONGEST_PROGRAM = 20_000
+"""Longest window handed to HiGHS: beyond it a linear program takes minutes to hours."""
+
+_highs: Any = linprog
+"""The solver; SciPy's stubs do not know that it takes sparse matrices."""
 
 
 def unfold(noisy: NoisyProfile, *, max_count: int | None = None) -> NoisyProfile:
@@ -238,3 +258,85 @@ def diagnostics(framed: Window, noisy: NoisyProfile, p: float, eta: float, max_c
         "cells_above_window": framed.above,
         "outside_window": fate,
     }
+
+
+# ── the linear program ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def lp(noisy: NoisyProfile, *, norm: Any = math.inf, max_count: int | None = None, eta: float = 0.05) -> Fit:
+    """Reconstruct the profile by linear programming.
+
+    Parameters
+    ----------
+    noisy : NoisyProfile
+        Noise of power 1.
+    norm : 1 or inf
+        p, the norm in which A·r is brought close to y.
+    max_count, eta
+        As in :func:`~unnoise.estimators.paper.paper`.
+
+    Examples
+    --------
+    >>> fit = lp(NoisyProfile.from_counts([1, 1, 0, 2, 1, 1], epsilon=2), norm=1)
+    >>> bool(fit.support[fit.mass.argmax()] == 1), round(float(fit.mass.sum()), 9)
+    (True, 1.0)
+    """
+    p = as_norm(norm)
+    if p == 2:
+        raise InputError("norm must be 1 or inf for method 'lp', got 2; use method='paper' or 'exact' for norm 2")
+    framed = frame(noisy, max_count, eta, LONGEST_PROGRAM, "lp")
+    solution = _solve(framed, p)
+    if solution.status != 0:
+        raise ConvergenceError(f"HiGHS must reach an optimum, got: {solution.message}")
+    profile = np.clip(solution.x[: framed.n + 1], 0.0, 1.0)
+    support = np.flatnonzero(profile)
+    notes = {"objective": float(solution.fun), "iterations": int(solution.nit)}
+    return Fit(
+        support=support.astype(np.int64),
+        mass=profile[support] / profile.sum(),
+        method="lp",
+        diagnostics=diagnostics(framed, noisy, p, eta, max_count) | notes,
+    )
+
+
+def band(framed: Window) -> Any:
+    """Return the columns of A that belong to the counts 0..n, sparse: 2B+1 entries each."""
+    kernel = np.exp(-float(framed.noise.epsilon) * np.abs(np.arange(-framed.reach, framed.reach + 1)))
+    kernel /= p_norm(framed.noise.epsilon, framed.reach)
+    columns = np.repeat(np.arange(framed.n + 1), kernel.size)
+    rows = columns + np.tile(np.arange(kernel.size), framed.n + 1)
+    values = np.tile(kernel, framed.n + 1)
+    return sparse.csc_array((values, (rows, columns)), shape=(framed.order, framed.n + 1))
+
+
+def _solve(framed: Window, p: float) -> Any:
+    """Hand the program to HiGHS: variables r, then the slack."""
+    matrix, y, size = band(framed), framed.observed, framed.n + 1
+    if p == 1:
+        identity = sparse.eye_array(framed.order, format="csc")
+        slack = 2 * framed.order
+        equal = sparse.vstack([
+            sparse.hstack([matrix, -identity, identity]),
+            sparse.csc_array(_sum_row(size, slack)),
+        ])
+        return _highs(
+            np.concatenate([np.zeros(size), np.ones(slack)]),
+            A_eq=sparse.csc_array(equal), b_eq=np.append(y, 1.0), bounds=_ranges(size, slack), method="highs",
+        )
+    column = sparse.csc_array(np.ones((framed.order, 1)))
+    within = sparse.vstack([sparse.hstack([matrix, -column]), sparse.hstack([-matrix, -column])])
+    return _highs(
+        np.append(np.zeros(size), 1.0),
+        A_ub=sparse.csc_array(within), b_ub=np.concatenate([y, -y]),
+        A_eq=sparse.csc_array(_sum_row(size, 1)), b_eq=[1.0], bounds=_ranges(size, 1), method="highs",
+    )
+
+
+def _sum_row(size: int, slack: int) -> Floats:
+    """Return the row of Σ r = 1."""
+    return np.concatenate([np.ones(size), np.zeros(slack)])[None, :]
+
+
+def _ranges(size: int, slack: int) -> Floats:
+    """Return 0 ≤ r ≤ 1 and slack ≥ 0."""
+    return np.array([(0.0, 1.0)] * size + [(0.0, np.inf)] * slack)

@@ -10,8 +10,7 @@ from scipy.optimize import linprog
 
 import oracles_paper as oracle
 from unnoise.errors import InputError
-from unnoise.estimators.lp import lp
-from unnoise.estimators.paper import paper, private_profile
+from unnoise.estimators.paper import lp, paper, private_profile
 from unnoise.noisy import NoisyProfile
 from unnoise.testing import seeded
 
