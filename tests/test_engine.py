@@ -15,6 +15,7 @@ from unnoise.engine.fourier import FourierChannel, Part, likely_strides, rows_of
 from unnoise.engine.posterior import covariance_of, posterior
 from unnoise.engine.search import Search, certify, explore, find_models
 from unnoise.engine.walk import FAMILIES, Model, Walk, _log_chance, find_mode, shares
+from unnoise.estimators._ladder import spikes
 from unnoise.estimators.auto import auto, cell_law_of
 from unnoise.estimators.collisions import collisions
 from unnoise.estimators.isotonic import isotonic
@@ -475,6 +476,19 @@ def test_multiples_beneath_shared_cells_are_told_as_well_as_any(times, power, ep
     assert beside.high > 0
 
 
+@pytest.mark.parametrize("most", [300, 800])
+def test_multiples_that_end_at_a_cap_are_multiples_still(most):
+    """Twenty items or more at the cap are a point beside the walk, whatever it counts in."""
+    rng = np.random.default_rng([2, most])
+    counts = 2 * np.minimum(rng.zipf(1.6, 3000), most)
+    assert (counts == 2 * most).sum() > 20
+    found = reconstruct(noisy_multiples(counts, 1.0, 1, rng, hashed(2**12)))
+    assert float(found.mass[found.support % 2 != 0].sum()) < 1e-3
+    for k in (5, 6, 7, 2 * most):
+        answer = found.exactly(k)
+        assert answer.low <= (counts == k).sum() <= answer.high
+
+
 @pytest.mark.parametrize(("times", "power", "epsilon"), [(2, 1, 0.5), (5, 2, 0.5), (10, 3, 0.5)])
 def test_multiples_of_a_known_domain_are_told_to_a_hundredth(times, power, epsilon):
     rng = np.random.default_rng([times, power])
@@ -496,3 +510,11 @@ def test_many_single_counts_beneath_shared_cells_are_told(epsilon):
     found = reconstruct(noisy_multiples(counts, epsilon, 1, rng, hashed(2**15)))
     assert found.distinct.value == pytest.approx(counts.size, rel=0.03)
     assert float(found.mass[~np.isin(found.support, places)].sum()) < 0.15
+
+
+def test_a_series_beyond_every_number_shows_no_single_counts():
+    """Of the law that is left of many noises the reciprocal may grow from count to count; the overflow was told."""
+    rng = np.random.default_rng(0)
+    noisy = noisy_multiples(100 * rng.geometric(0.3, 1500), 0.36, 31, rng, hashed(2**9))
+    with np.errstate(over="raise", invalid="raise"):
+        assert spikes([noisy], 3000).size == 0

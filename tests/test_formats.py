@@ -60,6 +60,22 @@ def test_delimiter_and_quote(tmp_path, delimiter, quote, piped) -> None:
     assert "no column 'x'" in fault(lambda: rows(open_source([path], delimiter="#", quote=quote)))
 
 
+@pytest.mark.parametrize("name", ['my "odd", name', "it's", "[bold]x[/bold]"])
+@pytest.mark.parametrize("way", ["file", "stream", "packed", "query"])
+def test_quotes_within_a_name_are_read_as_within_a_value(tmp_path, name, way) -> None:
+    """Doubled in the file, single when asked for, however the file is read."""
+    path = tmp_path / "x.csv"
+    pl.DataFrame({name: VALUES, "n": range(5)}).write_csv(path, quote_style="always")
+    text, asked = path.read_bytes(), name.replace('"', '""')
+    source = {
+        "file": lambda: open_source([path]),
+        "stream": lambda: open_source(["-"], stream=io.BytesIO(text)),
+        "packed": lambda: (Path(f"{path}.gz").write_bytes(gzip.compress(text)), open_source([f"{path}.gz"]))[1],
+        "query": lambda: open_source([path], sql=f'select "{asked}" from data'),
+    }[way]()  # fmt: skip
+    assert rows(source, Wanted(columns=(name,))) == VALUES
+
+
 def test_without_quotes_they_are_characters(tmp_path) -> None:
     (tmp_path / "x.tsv").write_text('x\ty\n"a\t1\nb"\t2\n')
     assert rows(open_source([tmp_path / "x.tsv"], quote=None)) == ['"a', 'b"']

@@ -5,6 +5,9 @@ Coverage tests draw data and noise afresh in every run; each fails a sound metho
 
 from __future__ import annotations
 
+import math
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -12,8 +15,10 @@ from scipy import stats
 from oracles_answers import holds_between, noisy_profile
 from unnoise.answers.bands import Bands
 from unnoise.answers.estimate import NO_END, critical_level
+from unnoise.answers.modelled import Grounds
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.answers.simulate import Setting
+from unnoise.engine.channel import FAR, Blocks
 from unnoise.errors import InputError
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyProfile
@@ -253,3 +258,17 @@ def test_little_noise_hides_no_rearrangement():
     k = np.arange(1, 20)
     fewest, most = p._rearranged(k)
     assert fewest == pytest.approx(most)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 10])
+def test_a_band_holds_the_counts_of_a_block_that_lie_in_it(stride):
+    """Blocks of multiples have those counts and no others: at 21 there is nothing of the block 20, 30."""
+    blocks = Blocks.covering(np.array([1, 2, 4, 7, 12]), stride).with_atoms(np.array([35, FAR]))
+    grounds = Grounds(SimpleNamespace(channel=SimpleNamespace(blocks=blocks)), 1, 120, 1.0, math.inf, 0.0, None)
+    bands = [(lo, hi) for lo in range(1, 130, 3) for hi in (lo - 1, lo, lo + 1, lo + 8, lo + 40)]
+    found = grounds.shares(*(np.array(ends) for ends in zip(*bands)))
+    for j, (first, stop) in enumerate(zip(blocks.first[:-1], blocks.stop[:-1])):
+        counts = np.arange(first, stop, stride)
+        expected = [np.mean((counts >= lo) & (counts <= hi)) for lo, hi in bands]
+        assert np.allclose(found[:, j], expected)
+    assert grounds.shares(np.array([7]), np.array([NO_END]))[0, -1] == 1

@@ -130,9 +130,10 @@ class Grounds:
     def shares(self, lo: Int64, hi: Int64) -> Floats:
         """Share of each block (across) that lies in lo..hi (down); items above the last row only in open bands."""
         blocks = self.posterior.channel.blocks
-        last = np.minimum(blocks.stop - 1, FAR)
-        inside = np.minimum(hi[:, None], last) - np.maximum(lo[:, None], blocks.first) + 1
-        share = np.maximum(inside, 0) / (blocks.stop - blocks.first)
+        last, stride = np.minimum(blocks.stop - 1, FAR), blocks.stride
+        upto = (np.minimum(hi[:, None], last) - blocks.first) // stride  # of the block's counts, the last in the band
+        inside = upto + 1 + (blocks.first - np.maximum(lo[:, None], blocks.first)) // stride
+        share = np.maximum(inside, 0) / blocks.widths
         return np.asarray(np.where(blocks.first >= FAR, (hi >= NO_END)[:, None] * 1.0, share))
 
     def means(self, g: Function) -> tuple[Floats, Floats]:

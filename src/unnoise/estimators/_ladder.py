@@ -291,10 +291,11 @@ def _taps(noise: DiscreteLaplace) -> Floats:
     return weights(lambda t: np.asarray(t == middle, dtype=float), middle + np.arange(-half, half + 1), noise)
 
 
-def spikes(parts: Sequence[NoisyProfile], top: int) -> Int64:
+def spikes(parts: Sequence[NoisyProfile], top: int, stride: int = 1) -> Int64:
     """Return the counts up to ``top`` at which more items are found than around, by STANDS_OUT errors, surest first.
 
     By the plain logarithm of what the cells are without their noise, which tells single counts where there is little.
+    With a ``stride`` only its multiples are asked, and compared with each other.
     """
     taps = _taps(parts[0].noise)
     half, items, variance = taps.size // 2, np.zeros(top + 1), np.zeros(top + 1)
@@ -302,18 +303,18 @@ def spikes(parts: Sequence[NoisyProfile], top: int) -> Int64:
         near = noisy.values >= -half
         seen = _binned(noisy.values[near] + half, noisy.tally[near].astype(float), 1, top + 2 * half)
         law = np.convolve(seen, taps, "valid") / noisy.cells
-        if law[0] < LEAST_EMPTY or half > top // 2:
-            continue
-        with np.errstate(over="ignore", invalid="ignore"):  # of much noise the series may have no end
-            inverse = reciprocal(law)
-            found = noisy.cells * logarithm(law, inverse)
-            spread, _ = _variances(seen[half : half + top + 1], inverse, taps)
-        if np.isfinite(found).all() and np.isfinite(spread).all():
-            items, variance = items + found, variance + spread
+        if law[0] > LEAST_EMPTY and half <= top // 2:
+            with np.errstate(over="ignore", invalid="ignore"):  # of a law that is mostly noise
+                inverse = reciprocal(law)
+                found = np.array([noisy.cells * logarithm(law, inverse),
+                                  _variances(seen[half : half + top + 1], inverse, taps)[0]])  # fmt: skip
+            if np.isfinite(found).all():
+                items, variance = items + found[0], variance + found[1]
+    items, variance = items[::stride], variance[::stride]
     around = np.median(sliding_window_view(np.pad(items, AROUND, mode="edge"), 2 * AROUND + 1), axis=1)
     out = (items - around) / np.sqrt(variance + 1.0)
-    clear = np.flatnonzero((out > STANDS_OUT) & (items > FEWEST))
-    return clear[np.argsort(-out[clear], kind="stable")].astype(np.int64)
+    spiked = np.flatnonzero((out > STANDS_OUT) & (items > FEWEST))
+    return stride * spiked[np.argsort(-out[spiked], kind="stable")].astype(np.int64)
 
 
 def _near_rung(laws: Sequence[Law], first: int, taps: Floats) -> Rung:

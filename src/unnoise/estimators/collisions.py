@@ -209,11 +209,12 @@ def _channel(used: Sequence[Range], max_count: int | None, stride: int) -> Fouri
     blocks = Blocks.covering(counts_in_blocks(1, max(1, top // stride), DENSE, PER_OCTAVE), stride)
     if largest > last and (max_count is None or max_count > last):
         blocks = blocks.with_atoms(np.array([FAR], dtype=np.int64))
-    if stride == 1:
-        clear = spikes([part.noisy for part in used], top)
-        full = np.array(sorted(crowds, key=lambda count: -crowds[count]), dtype=np.int64)
-        atoms = clear[clear > DENSE][:MOST_SPIKES]
-        blocks = blocks.with_atoms(atoms if atoms.size else full[(full > DENSE) & (full <= top)][:MOST_CROWDS])
+    clear = spikes([part.noisy for part in used], top, stride)
+    atoms = clear[clear > DENSE * stride][:MOST_SPIKES]
+    if not atoms.size:
+        full = dict.fromkeys(round(count / stride) * stride for count in sorted(crowds, key=lambda each: -crowds[each]))
+        atoms = np.array([count for count in full if DENSE * stride < count <= top][:MOST_CROWDS], dtype=np.int64)
+    blocks = blocks.with_atoms(atoms)
     return FourierChannel(blocks, tuple(parts), noise, collide=True, bound=max_count)
 
 

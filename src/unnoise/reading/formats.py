@@ -123,10 +123,16 @@ def _scan_csv(separator: str) -> Callable[[Location, Dialect, Names], pl.LazyFra
     def scan(where: Location, dialect: Dialect, names: Names) -> pl.LazyFrame:
         import polars as pl
 
-        renamed = None if dialect.header else lambda found: [f"column_{i + 1}" for i in range(len(found))]
+        def renamed(found: list[str]) -> list[str]:
+            if not dialect.header:
+                return [f"column_{i + 1}" for i in range(len(found))]
+            quote = dialect.quote  # doubled within a field, which polars undoes in values and not in names
+            return [name.replace(2 * quote, quote) for name in found] if quote else found
+
         return pl.scan_csv(
             where, separator=dialect.delimiter or separator, quote_char=dialect.quote, has_header=dialect.header,
-            infer_schema=False, glob=False, with_column_names=renamed,
+            infer_schema=False, glob=False,
+            with_column_names=renamed if isinstance(where, Path) or not dialect.header else None,  # no address takes it
         )  # fmt: skip
 
     return scan
