@@ -258,7 +258,7 @@ def _arms(curve: NoisyCurve, columns: int, groups: int) -> list[tuple[Floats, Fl
     return arms
 
 
-def _fitted(curve: NoisyCurve, arm: tuple[Floats, Floats, Floats, int], *, lands: bool = False) -> Floats:
+def _fitted(curve: NoisyCurve, arm: tuple[Floats, Floats, Floats, int], *, rows: bool = False) -> Floats:
     """Return S by block of columns, or counts by group of rows."""
     y, w, offset, floor = arm
     chained = min(int(np.searchsorted(w, 1.5)), CHAINED)
@@ -266,7 +266,7 @@ def _fitted(curve: NoisyCurve, arm: tuple[Floats, Floats, Floats, int], *, lands
     if chained < y.size:
         rest = np.maximum(isotonic_regression(y / w + offset, weights=w**2, increasing=False).x[chained:], floor)
         floor = int(rest[0])
-    fitted = descent(y[:chained] + offset[:chained], curve.noise, floor, lands=lands and not rest.size)
+    fitted = descent(y[:chained] + offset[:chained], curve.noise, floor, rows=rows, lands=rows and not rest.size)
     return np.append(np.maximum(fitted, rest[:1].max(initial=floor)), rest)
 
 
@@ -274,7 +274,7 @@ def _ranks(curve: NoisyCurve, columns: int, groups: int) -> Floats:
     """Return the counts by rank."""
     if not groups:
         return np.zeros(0)
-    found = _fitted(curve, _arms(curve, columns, groups)[1], lands=True)
+    found = _fitted(curve, _arms(curve, columns, groups)[1], rows=True)
     middle = curve.rank_last[:groups] - (curve.rank_width[:groups] - 1) / 2
     return np.interp(np.arange(1, int(curve.rank_last[groups - 1]) + 1), middle, found)
 
