@@ -531,6 +531,15 @@ def test_equal_items_stay_together_and_single_ones_apart() -> None:
     assert off < 0.5
 
 
+def test_rows_that_all_end_at_the_corner_do_not_move_it() -> None:
+    """30 items of 100 at ε = 0.1, three releases: levels of rows above the corner hid that all of them end there."""
+    for seed in (103, 110, 112):
+        with testing.seeded(seed):
+            curve = release({"": exactly({100: 30})}, Unit(), 0.1, top=1000, for_tests=True)[""]
+        support, items = falling(curve)
+        assert abs(items[support == 100].sum() - 30) <= 4
+
+
 def test_one_noisy_column_after_a_cliff_is_no_corner() -> None:
     """2,000 items of 5,000 at ε = 0.1, three of the releases in which the corner was one column too far."""
     for seed in (8, 17, 22):

@@ -187,14 +187,16 @@ class _Costs:
     def arm(self, y: Floats, w: Floats, offset: Floats, floor: int, *, columns: bool = False) -> float:
         """Of columns or rows up to the corner; a level at the floor is none of its own.
 
-        Rows end at the corner, wherever that is. But if columns fall to one height, at their floor or above it, out of
-        all the heights below the last, that is a chance.
+        Rows end at the corner, wherever that is, and may all be there. But if columns fall to one height, at their
+        floor or above it, out of all the heights below the last, that is a chance.
         """
         fit = isotonic_regression(y / w + offset, weights=w**2, increasing=False)
         off = (np.maximum(fit.x, floor) - offset) * w - y
         levels = fit.x[fit.blocks[:-1]]
         above = levels[levels > floor]
         found = self.epsilon * float(np.abs(off).sum()) + LEVEL * above.size
+        if not columns:
+            found = min(found, self.epsilon * float(np.abs((floor - offset) * w - y).sum()))
         heights = np.append(above, [floor] * (above.size < levels.size))
         if columns and heights.size > 1:
             found += math.log1p(self.epsilon * float(heights[-2] - heights[-1]) * float(w[-1]))
