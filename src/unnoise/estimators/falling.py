@@ -13,7 +13,7 @@ with the weight of what it leaves beyond; S(t) is shown as long as half of the c
 likeliest corner alone drops the last few items of a tail that fades out: the error at small counts was up to 1.2 times
 that of isotonic regression.) Where the rough corner lies beyond ``CHAINED`` columns, it is taken.
 
-**Within** it, the first ``CHAINED`` columns and rows are answered by the median falling sequence of whole numbers
+**Within** it, the first ``CHAINED`` columns and rows are answered by a likely falling sequence of whole numbers
 (:mod:`~unnoise.estimators._descent`), others by isotonic regression; the row after the last has the count T
 itself, for S(T) is above its rank and S(T + 1) is not. Of a wide block of columns only the mean of
 S is known. With e_j = S(last[j] + 1) the items beyond block j, the block holds e_{j−1} − e_j items whose mean place
