@@ -14,7 +14,8 @@ its cells). Both see the same noise on single counts, so a ratio is known to a f
 standard error is shown. Where both errors are below 10⁻³ of an item, a ratio says nothing and is left out.
 
 `--equal` prints the least ℓ1 that anybody could have for n equal giants of which every box is counted with (1 − a)·ε in
-its row and a·ε in its column, if told all but their count: the likeliest one is theirs or not (`direct` has a = 0).
+its row and a·ε in its column, if told all but their count: the likeliest one is theirs or not (`direct` has a = 0); and
+for groups of equal items, told all but the count of one at a time, from this release and from columns alone.
 
 Targets: `direct` best or within 5 % of the best central mechanism in every row (ℓ1 and W1); a sketch best among those
 that need no trusted holder.
@@ -43,7 +44,7 @@ from unnoise import Sketch, discrete_laplace, reconstruct
 from unnoise.answers.direct import direct_profile
 from unnoise.baselines import BASELINES, bucketed_profile, min_wise_sample
 from unnoise.baselines.mechanisms import from_curve, public_bound
-from unnoise.curve import exact_numbers
+from unnoise.curve import STEEP, exact_numbers
 from unnoise.errors import UnnoiseError
 from unnoise.estimators.falling import falling
 from unnoise.holding import Exactly, Unit, release
@@ -63,7 +64,7 @@ LEAST = 1e-4
 MOST = 10**6
 LAST = 254
 """Count above which the samples tell counts apart no more (they are taken as the next one)."""
-FEWEST, PATIENCE = 4, 4.0
+FEWEST, PATIENCE = 4, 30.0
 """Least runs of a row beside isotonic regression, and seconds after which it has no more."""
 HARDLY = 1e-3
 """Errors of fewer items than this in all are none."""
@@ -354,6 +355,37 @@ def equal_giants(runs: int) -> list[str]:
     return lines
 
 
+def told(counts: np.ndarray, epsilon: float, runs: int, steep: float = STEEP) -> float:
+    """Least ℓ1 of one who is told all but where each group of equal items stands, and that from all the others."""
+    values, items = truth_of(counts)
+    ranks, wrong = np.cumsum(items[::-1])[::-1], 0.0
+    for value, number, rank in zip(values.tolist(), items.tolist(), ranks.tolist()):
+        low, reach = rank - number, int(14 / epsilon) + 6
+        places = np.arange(max(1, value - reach), value + reach + 1)
+        above = np.clip(places // steep, low, rank) - low  # boxes of the group that rows have
+        rows = np.arange(low + 1, rank + 1) * steep
+        for _ in range(runs):
+            mine = number - above
+            columns = discrete_laplace(places.size, epsilon) + mine * (places <= value)
+            gain = np.cumsum(np.abs(columns) - np.abs(columns - mine))
+            seen = discrete_laplace(number, epsilon) + np.maximum(value - rows + 1, 0)
+            if steep < math.inf:
+                gain = gain - np.abs(seen[:, None] - np.maximum(places - rows[:, None] + 1, 0)).sum(axis=0)
+            best = gain >= gain.max() - 1e-9
+            wrong += 2 * number * (1 - best[places == value][0] / best.sum()) / runs
+    return wrong / counts.size
+
+
+def atoms(runs: int) -> list[str]:
+    """What those who are told could do with this release, and with columns alone."""
+    lines = [f"| all but the places told, {runs} runs | ε | this release | columns alone |", "|---|---|--:|--:|"]
+    for case, (counts, epsilons) in odd().items():
+        if case.endswith(("5,000", "10, 100, 1,000", "8,192", "equal of 300")):
+            found = (told(counts, epsilons[0], runs, steep) for steep in (STEEP, math.inf))
+            lines.append(f"| {case} | {epsilons[0]:g} |" + "".join(f" {x:.2f} |" for x in found))
+    return lines
+
+
 def _summary(found: list[np.ndarray]) -> str:
     mean, most = np.exp(np.nanmean(np.log(np.maximum(found, 1e-3)), axis=0)), np.nanmax(found, axis=0)
     return " | ".join(f"{a:.3f} ({b:.2f})" for a, b in zip(mean, most))
@@ -374,7 +406,7 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     if options.equal:
-        print("\n".join(equal_giants(options.runs)))
+        print("\n".join([*equal_giants(options.runs), "", *atoms(options.runs)]))
         return
     if options.falling:
         words = beside_plain(options.runs, options.size, options.shapes)

@@ -13,7 +13,7 @@ with the weight of what it leaves beyond; S(t) is shown as long as half of the c
 likeliest corner alone drops the last few items of a tail that fades out: the error at small counts was up to 1.2 times
 that of isotonic regression.) Where the rough corner lies beyond ``CHAINED`` columns, it is taken.
 
-**Within** it, the first ``CHAINED`` columns and rows are answered by the median falling sequence of whole numbers
+**Within** it, the first ``CHAINED`` columns and rows are answered by a likely falling sequence of whole numbers
 (:mod:`~unnoise.estimators._descent`), others by isotonic regression; the row after the last has the count T
 itself, for S(T) is above its rank and S(T + 1) is not. Of a wide block of columns only the mean of
 S is known. With e_j = S(last[j] + 1) the items beyond block j, the block holds e_{j−1} − e_j items whose mean place
@@ -187,14 +187,16 @@ class _Costs:
     def arm(self, y: Floats, w: Floats, offset: Floats, floor: int, *, columns: bool = False) -> float:
         """Of columns or rows up to the corner; a level at the floor is none of its own.
 
-        Rows end at the corner, wherever that is. But if columns fall to one height, at their floor or above it, out of
-        all the heights below the last, that is a chance.
+        Rows end at the corner, wherever that is, and may all be there. But if columns fall to one height, at their
+        floor or above it, out of all the heights below the last, that is a chance.
         """
         fit = isotonic_regression(y / w + offset, weights=w**2, increasing=False)
         off = (np.maximum(fit.x, floor) - offset) * w - y
         levels = fit.x[fit.blocks[:-1]]
         above = levels[levels > floor]
         found = self.epsilon * float(np.abs(off).sum()) + LEVEL * above.size
+        if not columns:
+            found = min(found, self.epsilon * float(np.abs((floor - offset) * w - y).sum()))
         heights = np.append(above, [floor] * (above.size < levels.size))
         if columns and heights.size > 1:
             found += math.log1p(self.epsilon * float(heights[-2] - heights[-1]) * float(w[-1]))
@@ -258,7 +260,7 @@ def _arms(curve: NoisyCurve, columns: int, groups: int) -> list[tuple[Floats, Fl
     return arms
 
 
-def _fitted(curve: NoisyCurve, arm: tuple[Floats, Floats, Floats, int], *, lands: bool = False) -> Floats:
+def _fitted(curve: NoisyCurve, arm: tuple[Floats, Floats, Floats, int], *, rows: bool = False) -> Floats:
     """Return S by block of columns, or counts by group of rows."""
     y, w, offset, floor = arm
     chained = min(int(np.searchsorted(w, 1.5)), CHAINED)
@@ -266,7 +268,7 @@ def _fitted(curve: NoisyCurve, arm: tuple[Floats, Floats, Floats, int], *, lands
     if chained < y.size:
         rest = np.maximum(isotonic_regression(y / w + offset, weights=w**2, increasing=False).x[chained:], floor)
         floor = int(rest[0])
-    fitted = descent(y[:chained] + offset[:chained], curve.noise, floor, lands=lands and not rest.size)
+    fitted = descent(y[:chained] + offset[:chained], curve.noise, floor, rows=rows, lands=rows and not rest.size)
     return np.append(np.maximum(fitted, rest[:1].max(initial=floor)), rest)
 
 
@@ -274,7 +276,7 @@ def _ranks(curve: NoisyCurve, columns: int, groups: int) -> Floats:
     """Return the counts by rank."""
     if not groups:
         return np.zeros(0)
-    found = _fitted(curve, _arms(curve, columns, groups)[1], lands=True)
+    found = _fitted(curve, _arms(curve, columns, groups)[1], rows=True)
     middle = curve.rank_last[:groups] - (curve.rank_width[:groups] - 1) / 2
     return np.interp(np.arange(1, int(curve.rank_last[groups - 1]) + 1), middle, found)
 
