@@ -120,3 +120,24 @@ def test_the_command_knows_it_from_its_columns(tmp_path, monkeypatch):
             main()
         assert not left.value.code
         assert un.Sketch.load(out).release().max_count == known
+
+
+def test_a_bound_below_the_least_count_of_an_item_is_refused():
+    """An item of a hashed sketch occurs; with 0 the cells were told to hold nothing but ones."""
+    with pytest.raises(InputError, match="max_count must be ≥ 1 and below 2\\^62, got 0"):
+        reconstruct(site().release(), max_count=0)
+    assert reconstruct([0, 1, -1, 0] * 50, epsilon=1, max_count=0).distinct.value == 0
+
+
+@pytest.mark.parametrize("wrong", [("--max-count", "-1"), ("--max-count", "0"), ("--method", "nope")])
+def test_what_no_estimator_takes_costs_nothing(tmp_path, wrong, capsys, monkeypatch):
+    """It was refused after the release had been written into the ledger."""
+    data, ledger = tmp_path / "x.csv", tmp_path / "x.ledger"
+    data.write_text("url\na\n")
+    given = ["profile", str(data), "-c", "url", "-e", "1", "--sketch", "--ledger", str(ledger), *wrong]
+    monkeypatch.setattr(sys, "argv", ["unnoise", *given])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert wrong[0] in capsys.readouterr().err
+    assert not ledger.exists() or "profile" not in ledger.read_text()

@@ -77,6 +77,7 @@ def reconstruct(
         return _from_curve(noisy, method, bound, clipped)
     profile = _as_noisy_profile(noisy, epsilon, power, noise)
     check_noise(profile.noise)
+    check_max_count(bound, least=1 if profile.layout.kind == "hashed" else 0)
     bound = min((each for each in (bound, profile.max_count) if each is not None), default=None)
     if clipped:
         given, notes = _unclip(profile, method, bound)

@@ -69,8 +69,12 @@ def profile(request: Profiling) -> None:
 
 
 def _sketched(request: Profiling) -> tuple[Mapping[str, Profile], str]:
-    """Answer through a sketch."""
+    """Answer through a sketch; what no estimator takes is refused before it costs ε."""
+    if request.method != "auto" or request.max_count is not None:
+        from ..estimators.methods import check_max_count, check_method
 
+        check_method(request.method, 2)
+        check_max_count(request.max_count, least=0 if request.domain else 1)
     charge = open_charge(request, "profile")
     target = sketch_data(request, answers=True)
     charge.write()

@@ -138,14 +138,14 @@ def check_noise(noise: Any) -> DiscreteLaplace:
     return noise
 
 
-def check_max_count(max_count: Any) -> int | None:
-    """Return a declared upper bound of the counts as an int ≥ 0, or None where there is none."""
+def check_max_count(max_count: Any, least: int = 0) -> int | None:
+    """Return a declared upper bound of the counts as an int ≥ ``least``, 1 for items; None where there is none."""
     if max_count is None:
         return None
     if not is_integer(max_count):
         raise InputError(f"max_count must be an integer or None, got {max_count!r}")
-    if not 0 <= max_count < LARGEST:
-        raise InputError(f"max_count must be ≥ 0 and below 2^62, got {max_count}")
+    if not least <= max_count < LARGEST:
+        raise InputError(f"max_count must be ≥ {least} and below 2^62, got {max_count}")
     return int(max_count)
 
 
