@@ -19,7 +19,7 @@ from unnoise.estimators.collisions import collisions, decompound, level_shares, 
 from unnoise.estimators.methods import Fit
 from unnoise.layout import Layout
 from unnoise.noise import DiscreteLaplace
-from unnoise.noisy import NoisyProfile
+from unnoise.noisy import NoisyCounts, NoisyProfile
 from unnoise.sketches.sketch import Sketch
 
 small = st.lists(st.integers(0, 9), min_size=1, max_size=12)
@@ -205,3 +205,17 @@ def test_a_plain_logarithm_without_an_empty_cell_is_an_overload():
         noisy = testing.release(sketch)
     with pytest.raises(OverloadError):
         reconstruct(noisy, method="isotonic")
+
+
+@pytest.mark.parametrize(("load", "power"), [(0.6, 1), (2.0, 1), (0.6, 7)])
+def test_items_of_thousands_of_occurrences_are_counted_across_the_last_row(load, power):
+    """Many cells lie above 4,096: rows go on as far as there are cells, not only the few largest."""
+    rng = np.random.default_rng(11)
+    counts = np.maximum(rng.exponential(3333, round(load * 2**13)), 1).astype(np.int64)
+    cells = np.bincount(rng.integers(0, 2**13, counts.size), weights=counts, minlength=2**13).astype(np.int64)
+    noise = rng.negative_binomial(power, 1 - math.exp(-1), (2, cells.size))
+    noisy = NoisyCounts(cells + noise[0] - noise[1], DiscreteLaplace(1, power), hashed(2**13)).profile()
+    profile = reconstruct(noisy)
+    for k in (1, 1000, 4000, 4500, 10_000):
+        answer, true = profile.at_least(k), int((counts >= k).sum())
+        assert abs(answer.value - true) < 5 * answer.stderr + 1, k

@@ -63,8 +63,8 @@ CERTIFIED = 24
 FEW = 8
 """As many of the largest cells are left to the search one by one."""
 
-LONGEST = 4096
-"""Last row at most; items above it are found one by one."""
+LONGEST, FARTHEST, RARE = 4096, 1 << 15, 100
+"""Last row at most, and where more than one cell of RARE lies above it; items above it are found one by one."""
 
 MOST_SPIKES, MOST_CROWDS = 64, 4
 """Atoms to begin with, within wide blocks: counts that stand out, or else where cells crowd; certificates may ask for
@@ -197,7 +197,8 @@ def _channel(used: Sequence[Range], max_count: int | None, stride: int) -> Fouri
     largest = max(1, max(int(part.noisy.values[-1]) for part in used))
     few = max(_from_above(part.noisy, FEW) for part in used)
     reached = max(few, noise.reach(1e-3 / max(part.noisy.cells for part in used)))
-    last = max(1, min(largest, reached, max(LONGEST, noise.reach(1e-4))))
+    most = min(max(_from_above(part.noisy, part.noisy.cells // RARE) for part in used), FARTHEST)
+    last = max(1, min(largest, reached, max(LONGEST, most, noise.reach(1e-4))))
     parts: list[Part] = []
     crowds: dict[int, float] = {}
     for part in used:
