@@ -536,7 +536,7 @@ def test_rows_that_all_end_at_the_corner_do_not_move_it() -> None:
     """30 items of 100 at ε = 0.1, three releases: levels of rows above the corner hid that all of them end there."""
     for seed in (103, 110, 112):
         with testing.seeded(seed):
-            curve = release({"": exactly({100: 30})}, Unit(), 0.1, top=1000, for_tests=True)[""]
+            curve = letting_out(release, {"": exactly({100: 30})}, Unit(), 0.1, top=1000)[""]
         support, items = falling(curve)
         assert abs(items[support == 100].sum() - 30) <= 4
 
