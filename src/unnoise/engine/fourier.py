@@ -11,6 +11,9 @@ spread evenly, and noisy counts to *rows*; both through running sums: with M₂ 
 block [s, e) that shows at or below v is (M₂[v − s] − M₂[v − e])/(e − s). Blocks may overlap: a single count inside a
 wide block is an *atom*.
 
+Where all counts are multiples of p (:func:`likely_strides`), blocks are made of its multiples, M₂ cumulates in strides
+of p, Σ_i M₁[v − ip], and walks count in units of p. Atoms may be at any count.
+
 The transform is taken on the circle |z| = r < 1 with r^L = 10⁻⁸, L its length [1]_: what lies past L comes back
 multiplied by 10⁻⁸, and rounding grows by r^(−L/2) = 10⁴ at most. Items past every row only say "above": e^(−Λ) and one
 open row. Every row is given BACKGROUND cells more, seen and expected alike, so that no cell is impossible.

@@ -11,6 +11,10 @@ the engine for the items themselves, through collisions and noise at once (:mod:
 levels together; the plain logarithm is left with counts above the last row, where collisions are a
 small correction, and with the plain methods.
 
+Blocks. Single counts at first, then 12 to the octave, of all counts or of the multiples of a number where the cells
+show one; within wide blocks counts that stand out (:func:`._ladder.spikes`), or at which cells crowd, have masses of
+their own.
+
 Levels. A level that holds a share p of the items in m cells has λ_t = p·N_t/m, and the likelihood multiplies over
 the levels: those with a load near 1 speak, the emptier ones are noise, the fuller ones (load > MOST_LOADED) are left
 out.
