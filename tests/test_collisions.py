@@ -219,3 +219,12 @@ def test_items_of_thousands_of_occurrences_are_counted_across_the_last_row(load,
     for k in (1, 1000, 4000, 4500, 10_000):
         answer, true = profile.at_least(k), int((counts >= k).sum())
         assert abs(answer.value - true) < 5 * answer.stderr + 1, k
+
+
+@pytest.mark.parametrize(("count", "load"), [(1, 8000), (500, 20), (200, 50)])
+def test_sums_of_many_items_are_refused_however_large(count, load):
+    """Rows that follow the cells would reach these; but they are sums of dozens, and nothing tells of how many."""
+    rng = np.random.default_rng(3)
+    cells = count * rng.poisson(load, 512) + rng.geometric(0.6, 512) - rng.geometric(0.6, 512)
+    with pytest.raises(OverloadError, match="cells would do"):
+        reconstruct(NoisyCounts(cells, DiscreteLaplace("11/12"), hashed(512)))

@@ -19,8 +19,8 @@ Levels. A level that holds a share p of the items in m cells has λ_t = p·N_t/m
 the levels: those with a load near 1 speak, the emptier ones are noise, the fuller ones (load > MOST_LOADED) are left
 out.
 
-Refusal. Where more than half of the cells lie above the last row, sums of many items each, no answer is given: the
-message names a number of cells that would do. Everything else is answered, with its error.
+Refusal. Where nearly all cells lie above LONGEST, sums of many items each, no answer is given: the message names a
+number of cells that would do. Everything else is answered, with its error.
 
 .. [1] B. Buchmann, R. Grübel, "Decompounding: an estimation problem for Poisson random sums", Annals of Statistics
    31, 2003.
@@ -56,7 +56,7 @@ LEAST_SHARE = 1 / 64
 """Levels with less than this times the share of the fullest one are left out: they add noise only."""
 
 HIDDEN = 0.95
-"""Share of the cells above the last row at which an overloaded sketch is refused."""
+"""Share of the cells above LONGEST at which an overloaded sketch is refused: that few are empty, or nearly."""
 
 DENSE, PER_OCTAVE = 64, 12
 """Counts with a block of their own, and blocks to the octave above: 6 % of a count, over which a walk is straight."""
@@ -180,11 +180,12 @@ def collisions(noisy: NoisyProfile, *, max_count: int | None = None) -> ItemLaw:
     """
     parts = ranges(noisy)
     used = choose(parts)
+    usual = max(LONGEST, noisy.noise.reach(1e-4))
+    if min(part.noisy.tally[part.noisy.values > usual].sum() / part.noisy.cells for part in used) > HIDDEN:
+        raise overload(noisy, used)
     values, tally = combine([(part.noisy.values, part.noisy.tally) for part in used])
     channels = [_channel(used, max_count, stride) for stride in (*likely_strides(values, tally, noisy.noise), 1)]
     channel = channels[-1]
-    if min(part.tally[-1] / part.cells for part in channel.parts) > HIDDEN:
-        raise overload(noisy, used)
     top, last = int(channel.blocks.stop[channel.blocks.covered - 1]) - 1, channel.law.last
     near = sum(float(np.minimum(part.noisy.values, last) @ part.noisy.tally) / part.share for part in used) / len(used)
     near = max(near, 1.0)
