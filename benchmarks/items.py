@@ -22,6 +22,8 @@ from unnoise.layout import Layout
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyCounts, NoisyProfile
 
+PRICES = np.array([5, 9, 10, 19, 25, 29, 49, 50, 75, 99, 121, 149, 199, 249, 299, 499, 999])
+
 LIMIT = 1000
 """Counts up to this are drawn by their numbers, larger ones one by one."""
 
@@ -199,6 +201,8 @@ def rough_shapes(items: int) -> dict[str, np.ndarray]:
         "half heaped at fives": heaped(20, 0.5, 5, items), "20 counts below 100": single_counts(20, 100, items),
         "40 counts below 400": single_counts(40, 400, items), "40 counts below 2,000": single_counts(40, 2000, items),
         "100 counts below 300": single_counts(100, 300, items),
+        "reports of a day, at most 288": 288 - rng.binomial(288, np.where(rng.random(items) < 0.8, 0.01, 0.5)),
+        "17 price points": rng.choice(PRICES, items, p=PRICES**-0.7 / (PRICES**-0.7).sum()),
     }
 
 

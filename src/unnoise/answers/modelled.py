@@ -154,19 +154,22 @@ class Grounds:
     def variance(self, weights: Floats, scatter: Floats | None = None, *, alone: bool = False) -> Floats:
         """bᵀCb for each row b, at least the share BELIEVED of what the cells ``alone`` would leave, or all of that.
 
-        To it comes the scatter of the items within blocks, which unless it is given is that of a band that cuts them.
+        To it comes the scatter of the items within blocks, which unless it is given is that of a band that cuts them:
+        of each item by itself, or for all that the cells alone tell of the items of a block, as far as the noise blurs
+        them, all at one count.
         """
 
         def quadratic(covariance: Floats) -> Floats:
             return np.asarray(np.maximum(np.einsum("ij,ij->i", weights @ covariance, weights), 0.0))
 
-        found = quadratic(self.posterior.vague)
-        if not alone:
-            found = np.maximum(quadratic(self.posterior.covariance), BELIEVED * found)
+        mean, widths = self.posterior.mean, self.posterior.channel.blocks.widths
         if scatter is None:
-            wide = self.posterior.channel.blocks.widths > 1
-            scatter = np.where(wide, np.abs(weights) * (1 - np.abs(weights)), 0.0).clip(0)
-        return np.asarray(found + scatter @ self.posterior.mean)
+            scatter = np.where(widths > 1, np.abs(weights) * (1 - np.abs(weights)), 0.0).clip(0)
+        blurred = mean * np.minimum(1.0, math.sqrt(self.posterior.channel.noise.variance) / widths)
+        found = quadratic(self.posterior.vague) + scatter @ np.maximum(mean, blurred**2)
+        if alone:
+            return np.asarray(found)
+        return np.maximum(quadratic(self.posterior.covariance) + scatter @ mean, BELIEVED * found)
 
     def data_share(self, weights: Floats) -> float:
         """The variance stated over that of the cells alone."""

@@ -35,6 +35,10 @@ Bands = Sequence[Floats]
 """A symmetric banded matrix: entry k holds the k-th superdiagonal, N long, its last k entries unused."""
 
 
+PIECES = 16
+"""Pieces into which a block is cut at most, where cells show more than it can say."""
+
+
 def counts_in_blocks(first: int, top: int, dense: int, per_octave: int) -> Int64:
     """Return the starts of blocks that cover first..top, and top + 1: single counts up to ``dense``, then wider ones.
 
@@ -70,6 +74,31 @@ class Blocks:
         """The same with a block of its own for each of these counts."""
         first, stop = np.concatenate([self.first, counts]), np.concatenate([self.stop, counts + 1])
         return Blocks(first, stop, self.covered, self.stride)
+
+    def holding(self, counts: Int64) -> Int64:
+        """Which of the blocks side by side holds each of these counts."""
+        return np.searchsorted(self.stop[: self.covered], counts, side="right")
+
+    def cut(self, counts: Int64, step: int) -> Blocks:
+        """The same, with the blocks that hold any of these counts in pieces and without the atoms in them.
+
+        step : least width of a piece; none is narrower than 1/PIECES of its block
+
+        >>> blocks = Blocks.covering(np.array([1, 2, 5, 9])).with_atoms(np.array([4, 8])).cut(np.array([6]), 2)
+        >>> blocks.first, blocks.stop
+        (array([1, 2, 5, 7, 4]), array([2, 5, 7, 9, 5]))
+        """
+        n, held = self.covered, np.unique(self.holding(counts))
+        length = self.widths[:n].astype(np.int64)
+        pieces = np.ones(n, dtype=np.int64)
+        length[held] = np.clip(-(-length[held] // PIECES), step, length[held])
+        pieces[held] = -(-self.widths[held].astype(np.int64) // length[held])
+        before = np.repeat(np.arange(n), pieces)
+        inside = np.arange(before.size) - (np.cumsum(pieces) - pieces)[before]
+        first = self.first[before] + self.stride * (length[before] * inside)
+        stop = np.minimum(first + self.stride * (length[before] - 1) + 1, self.stop[before])
+        kept = self.atoms[~np.isin(self.holding(self.atoms), held)]
+        return Blocks(first, stop, before.size, self.stride).with_atoms(kept)
 
     @property
     def atoms(self) -> Int64:

@@ -333,8 +333,9 @@ class FourierChannel(Dense):
     def strain(self, state: SeenRows, counts: Int64) -> Floats:
         """Return how many standard errors the cells want more mass at each of ``counts``: ≤ 4 at a certified mode.
 
-        The sum of r·y·(k/m − 1) over the cells, divided by the square root of its sum of squares (and one more): a lone
-        cell that the profile did not expect counts 1, n concordant ones √n.
+        The sum of r·y·(k/m − 1) over the cells, divided by the square root of its sum of squares (and one more): n
+        concordant cells count √n. If 1 + q times as many are seen as expected, their likelihood makes that
+        √(2·log(1 + q) − 2q/(1 + q)) times as much: three where none should be are enough, and a lone one is not.
         """
         blocks = Blocks(counts, counts + 1, 0)
         wanted, squares = np.zeros(blocks.size), np.zeros(blocks.size)
@@ -342,7 +343,9 @@ class FourierChannel(Dense):
             ratio = (self.shifted(part, twice, blocks) + BACKGROUND / part.cells) / rows[:, None] - 1
             wanted += part.rate * (part.tally @ ratio)
             squares += part.rate**2 * (1 + part.tally @ ratio**2)
-        return np.asarray(wanted / np.sqrt(np.maximum(squares, 1e-300)))
+        more = np.maximum(wanted / self.exposure, 0.0)
+        by_likelihood = np.sqrt(np.maximum(2 * (np.log1p(more) - more / (1 + more)), 1.0))
+        return np.asarray(by_likelihood * wanted / np.sqrt(np.maximum(squares, 1e-300)))
 
     def widened(self, state: SeenRows, counts: Int64) -> tuple[FourierChannel, Floats]:
         """These counts with masses of their own, which begin with what their neighbourhoods show in excess."""
@@ -354,6 +357,16 @@ class FourierChannel(Dense):
             mass[i] = max(FEWEST, float(beyond[low : high + 1].sum()) / part.share)
         return self.with_blocks(self.blocks.with_atoms(counts)), np.log(mass)
 
+    def cut(self, state: SeenRows, counts: Int64, fine: int) -> tuple[FourierChannel, Floats]:
+        """The blocks that hold these counts in pieces, none narrower than ``fine``, with a θ that follows the cells."""
+        finer = self.with_blocks(self.blocks.cut(counts, fine))
+        old, new, n = self.blocks, finer.blocks, self.blocks.covered
+        kept = np.isin(old.atoms, new.atoms)
+        beside = np.bincount(old.holding(old.atoms[~kept]), weights=state.mass[n:][~kept], minlength=n)
+        density = ((state.mass[:n] + beside) / old.widths[:n])[old.holding(new.first[: new.covered])]
+        mass = np.concatenate([density * new.widths[: new.covered], state.mass[n:][kept]])
+        return finer, finer.begun(mass)
+
     def unexplained(self, state: SeenRows) -> float:
         """Share of the cells that only the background explains."""
         lost = [part.tally @ (BACKGROUND / part.cells / rows) for part, rows in zip(self.parts, state.rows)]
@@ -364,7 +377,7 @@ def likely_strides(values: Int64, tally: Int64, noise: DiscreteLaplace) -> list[
     """Return p if all counts may be multiples of p > 1 and the cells could show that they are not: the largest such.
 
     If they are, E cos(2πjv/p) = φ(2πj/p)^ρ for all j, and otherwise it is less. By how much it could be less shows at
-    half the angle, where odd multiples are turned round.
+    half the angle, where odd multiples are turned round; and one count more than a multiple must show at some j.
     """
     near = values <= LARGEST
     values, tally = values[near], tally[near]
@@ -380,8 +393,10 @@ def likely_strides(values: Int64, tally: Int64, noise: DiscreteLaplace) -> list[
     may = (mean - seen < error) & (mean > error)
     for p, height, doubt in zip(strides[may].tolist(), mean[may], error[may]):
         turned, unturned, _ = told(np.array([np.pi / p]))
-        seen, mean, error = told(2 * np.pi * np.arange(1, p // 2 + 1) / p)
-        if height * (1 - turned[0] / unturned[0]) > 2 * doubt and (mean - seen < error).all():
+        angle = 2 * np.pi * np.arange(1, p // 2 + 1) / p
+        seen, mean, error = told(angle)
+        clear = height * (1 - turned[0] / unturned[0]) > 2 * doubt
+        if clear and (mean - seen < error).all():
             return [p]
     return []
 

@@ -11,7 +11,8 @@
 3. The steps that stand out (4 robust deviations) are set free in the best model of each family, at the cost of naming
    them, and its ladder is climbed to stiffer walks; again while that helps.
 4. The best mode is asked whether the cells want more mass at some count than it gives (:meth:`strain`). Where that
-   exceeds STRAIN standard errors the count gets a mass of its own, and 1. to 4. are repeated, at most ROUNDS times.
+   exceeds STRAIN standard errors the count gets a mass of its own; near a count that has one, no single count explains
+   the cells, and the blocks of both are cut into pieces instead. Then 1. to 4. are repeated, at most ROUNDS times.
 5. Mixtures of points are fitted (:mod:`.points`).
 6. Models that pass the certificate of 4. count (:mod:`.posterior`), within BEHIND nats of the best of them, but SLIGHT;
    those further behind the best of all only if they explain the cells better.
@@ -38,7 +39,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from ..arrays import Floats, Int64
-from .channel import Channel
+from .channel import FAR, Channel
 from .fourier import FourierChannel
 from .points import Places, pulled_points
 from .walk import APART_FIRST, FAMILIES, HEADS, PERIODS, Family, Model, Walk, find_mode, likely_periods, shares
@@ -53,6 +54,9 @@ BEHIND = 12.0
 
 PATIENCE = 20
 """Newton systems to a fit; where that is too few, the next walk goes on from there."""
+
+FAIR = 50.0
+"""Nats further behind that multiples may leave a search of all counts: its first fits, from a rough start, are poor."""
 
 DEEPEST = 25.0
 """Nats below its peak at which a mode of another model may start: from further down Newton's method creeps."""
@@ -256,15 +260,34 @@ def explore(channel: FourierChannel, start: Floats, total: float, counts: Int64,
         search = Search(channel, theta, level, floor)
         search.walks()
         theta = theta if search.best is None else search.best.theta
-        if turn == ROUNDS:
+        if turn == ROUNDS or search.most == floor > -np.inf:
             break
         state = channel.at(channel.widths * np.exp(theta))
         more = _wanted(channel, channel.strain(state, counts), counts, most)
         if not more.size:
             break
+        fine = max(1, round(channel.grid.scale / math.sqrt(2)))
+        crowded = _crowded(channel, more, fine)
+        if crowded.size:
+            channel, theta = channel.cut(state, crowded, fine)
+            state, more = channel.at(channel.widths * np.exp(theta)), np.setdiff1d(more, crowded)
         channel, beside = channel.widened(state, more)
         theta = np.concatenate([theta, beside])
     return search
+
+
+def _crowded(channel: FourierChannel, wanted: Int64, fine: int) -> Int64:
+    """Return the wanted counts near an atom, and these atoms, if their blocks are wider than ``fine``."""
+    blocks = channel.blocks
+    atoms = blocks.atoms[blocks.atoms < FAR]
+    near = np.abs(np.subtract.outer(wanted, atoms)) <= _apart(channel)
+    both = np.union1d(wanted[near.any(axis=1)], atoms[near.any(axis=0)])
+    return both[blocks.widths[blocks.holding(both)] > fine]
+
+
+def _apart(channel: FourierChannel) -> int:
+    """How far the noise blurs a count."""
+    return max(4, round(8 * math.sqrt(2) * channel.grid.scale * channel.grid.stride))
 
 
 def _wanted(channel: FourierChannel, strain: Floats, counts: Int64, most: int) -> Int64:
@@ -272,7 +295,7 @@ def _wanted(channel: FourierChannel, strain: Floats, counts: Int64, most: int) -
 
     most : atoms at most, those that are there among them
     """
-    apart = max(4, round(8 * math.sqrt(2) * channel.grid.scale * channel.grid.stride))
+    apart = _apart(channel)
     found: list[int] = []
     for j in np.argsort(-strain):
         if strain[j] <= STRAIN or len(found) == AT_ONCE or channel.atoms.size + len(found) >= most:
@@ -295,7 +318,7 @@ def find_models(
     best: Search | None = None
     for channel, start in zip(channels, starts):
         floor = -np.inf if best is None else best.most - 2 * math.log(best.channel.grid.stride)
-        search = explore(channel, start, total, counts, floor=floor)
+        search = explore(channel, start, total, counts, floor=floor - FAIR)
         if channel is channels[-1] and places is not None:
             seeing: Any = search.channel
             mass = seeing.widths * np.exp(search.start if search.best is None else search.best.theta)

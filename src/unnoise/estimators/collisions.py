@@ -189,7 +189,7 @@ def collisions(noisy: NoisyProfile, *, max_count: int | None = None) -> ItemLaw:
     top, last = int(channel.blocks.stop[channel.blocks.covered - 1]) - 1, channel.law.last
     near = sum(float(np.minimum(part.noisy.values, last) @ part.noisy.tally) / part.share for part in used) / len(used)
     near = max(near, 1.0)
-    counts = counts_in_blocks(1, top, 2 * DENSE, CERTIFIED)[:-1]
+    counts = _told_apart(channel, top)
     search = find_models(channels, [_start(each, near) for each in channels], near, counts, np.arange(1, top + 1))
     if search.best is None:
         raise ConvergenceError(f"a model of the items must converge, got none in {search.fits} fits")
@@ -218,10 +218,27 @@ def _channel(used: Sequence[Range], max_count: int | None, stride: int) -> Fouri
     clear = spikes([part.noisy for part in used], top, stride)
     atoms = clear[clear > DENSE * stride][:MOST_SPIKES]
     if not atoms.size:
-        full = dict.fromkeys(round(count / stride) * stride for count in sorted(crowds, key=lambda each: -crowds[each]))
-        atoms = np.array([count for count in full if DENSE * stride < count <= top][:MOST_CROWDS], dtype=np.int64)
+        full = [round(count / stride) * stride for count in sorted(crowds, key=lambda each: -crowds[each])]
+        atoms = _apart([count for count in full if DENSE * stride < count <= top], 8 * math.sqrt(noise.variance))
     blocks = blocks.with_atoms(atoms)
     return FourierChannel(blocks, tuple(parts), noise, collide=True, bound=max_count)
+
+
+def _apart(counts: Sequence[int], blur: float) -> Int64:
+    """Return the first of these counts and those further than ``blur`` from all before: a hill is one crowd."""
+    found: list[int] = []
+    for count in counts:
+        if all(abs(count - other) > max(4.0, blur) for other in found):
+            found.append(count)
+    return np.array(found[:MOST_CROWDS], dtype=np.int64)
+
+
+def _told_apart(channel: FourierChannel, top: int) -> Int64:
+    """Return the counts at which modes are certified: CERTIFIED to the octave, and more where rows are finer."""
+    step = max(1, round(math.sqrt(channel.noise.variance) / 2))
+    ends = np.unique(np.concatenate([part.ends // step * step for part in channel.parts]))
+    ends = ends[(ends > 0) & (ends <= top)]
+    return np.union1d(counts_in_blocks(1, top, 2 * DENSE, CERTIFIED)[:-1], ends)
 
 
 def _start(channel: FourierChannel, total: float) -> Floats:
