@@ -116,10 +116,6 @@ class Question:
         """The key in words: how a plan calls it."""
         return self.key.replace("_", " ")
 
-    def labelled(self, what: Noun) -> str:
-        """Return the label for such items."""
-        return self.label.format(many=what.many)
-
 
 def _times(k: int) -> str:
     return {1: "once", 2: "twice"}.get(k, f"{k:,} times")
@@ -201,15 +197,17 @@ class Asked:
     headline : key of the question that is answered in the first sentence
     noun : what the items are called
     level : confidence level of the intervals
+    head : the question of the headline
     """
 
     at_least: tuple[int, ...] | None = None
     headline: str = "exactly_1"
     noun: Noun = ITEM
     level: float = 0.95
+    head: Question = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        question(self.headline)
+        object.__setattr__(self, "head", question(self.headline))
         check_level(self.level)
         for k in self.at_least or ():
             check_integer("at_least", k, 1)
@@ -220,8 +218,7 @@ class Asked:
         reaches = REACHES if self.at_least is None else tuple(sorted(set(self.at_least)))
         several = [exactly(1), exactly(2)] if self.at_least is None else [exactly(1)]
         found = [DISTINCT, TOTAL, *several, *(at_least(k) for k in reaches), MEDIAN, ENTROPY]
-        head = question(self.headline)
-        return found if head in found else [head, *found]
+        return found if self.head in found else [self.head, *found]
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,16 +272,10 @@ class Sheet:
         """Ask a profile everything that ``asked`` lists."""
         asked = asked or Asked()
         left_out = [q for notice in profile.notices for q in LEFT_OUT.get(notice.code, ())]
-        if question(asked.headline) in left_out:
+        if asked.head in left_out:
             raise InputError(f"headline must be a question that has an answer here, got {asked.headline!r}")
         questions = [q for q in asked.questions if q not in left_out]
         return cls(profile, asked, {q.key: q.ask(profile).at(asked.level) for q in questions})
-
-    @property
-    def head(self) -> tuple[Question, Estimate]:
-        """The question of the first sentence, with its answer."""
-        first = question(self.asked.headline)
-        return first, self.answers[first.key]
 
     @property
     def shown(self) -> list[tuple[Question, Estimate]]:
