@@ -45,6 +45,8 @@ FEW = 5
 HOPELESS = 100
 """An interval so many times the answer says nothing."""
 
+TIMES = {1: "once", 2: "twice"}
+
 ONE_BY_ONE = 16
 """Counts up to here are shown one by one."""
 
@@ -117,23 +119,20 @@ class Question:
         return self.key.replace("_", " ")
 
 
-def _times(k: int) -> str:
-    return {1: "once", 2: "twice"}.get(k, f"{k:,} times")
-
-
 def exactly(k: int) -> Question:
     """How many items were seen exactly k times?"""
+    times = TIMES.get(k, f"{k:,} times")
     return Question(
-        f"exactly_{k}", f"Exactly {_times(k)}", "", f"{{about}} {{many}} {{verb}} exactly {_times(k)}.",
+        f"exactly_{k}", f"Exactly {times}", "", f"{{about}} {{many}} {{verb}} exactly {times}.",
         lambda p: p.exactly(k), lambda values, items: float(items[values == k].sum()),
     )  # fmt: skip
 
 
 def at_least(k: int) -> Question:
     """How many items were seen at least k times?"""
-    times = f"{k:,} {'time' if k == 1 else 'times'}"
+    written, times = f"{k:,} {'time' if k == 1 else 'times'}", TIMES.get(k, f"{k:,} times")
     return Question(
-        f"at_least_{k}", f"At least {times}", "", f"{{about}} {{many}} {{verb}} at least {_times(k)}.",
+        f"at_least_{k}", f"At least {written}", "", f"{{about}} {{many}} {{verb}} at least {times}.",
         lambda p: p.at_least(k), lambda values, items: float(items[values >= k].sum()),
     )  # fmt: skip
 
