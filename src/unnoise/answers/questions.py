@@ -197,6 +197,7 @@ class Asked:
     noun : what the items are called
     level : confidence level of the intervals
     head : the question of the headline
+    questions : all questions, in the order of the page
     """
 
     at_least: tuple[int, ...] | None = None
@@ -204,20 +205,17 @@ class Asked:
     noun: Noun = ITEM
     level: float = 0.95
     head: Question = field(init=False, repr=False)
+    questions: list[Question] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "head", question(self.headline))
         check_level(self.level)
         for k in self.at_least or ():
             check_integer("at_least", k, 1)
-
-    @property
-    def questions(self) -> list[Question]:
-        """The questions, in the order of the page."""
         reaches = REACHES if self.at_least is None else tuple(sorted(set(self.at_least)))
         several = [exactly(1), exactly(2)] if self.at_least is None else [exactly(1)]
         found = [DISTINCT, TOTAL, *several, *(at_least(k) for k in reaches), MEDIAN, ENTROPY]
-        return found if self.head in found else [self.head, *found]
+        object.__setattr__(self, "questions", found if self.head in found else [self.head, *found])
 
 
 @dataclass(frozen=True, eq=False)
