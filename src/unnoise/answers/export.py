@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from .consistent import SiteTable
 
 __all__ = [
-    "SUFFIXES", "Document", "answers_document", "check_suffix", "comparison_document", "profiles_document",
-    "table_document", "written_as",
+    "SUFFIXES", "WRITERS", "Document", "answers_document", "check_suffix", "comparison_document", "profiles_document",
+    "table_document",
 ]  # fmt: skip
 
 
@@ -227,6 +227,8 @@ WRITERS: dict[str, Callable[[Document], bytes]] = {
     ".html": lambda document: document.page().encode(), ".csv": lambda document: csv_text(document.long()).encode(),
     ".json": _json, ".parquet": _parquet, ".xlsx": _xlsx, ".md": _markdown,
 }  # fmt: skip
+"""What writes a document as a file of each kind."""
+
 SUFFIXES = tuple(WRITERS)
 """The ends of names that say what is written."""
 
@@ -241,11 +243,6 @@ def check_suffix(path: str) -> str:
     if suffix not in WRITERS:
         raise InputError(f"{path}: the name must end in one of {', '.join(SUFFIXES)}, which says what is written")
     return suffix
-
-
-def written_as(document: Document, suffix: str) -> bytes:
-    """Return the document as a file of this kind."""
-    return WRITERS[suffix](document)
 
 
 ABOUT = {

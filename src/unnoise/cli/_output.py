@@ -95,10 +95,10 @@ def show_profiles(profiles: Mapping[str, Profile], guarantee: str, showing: Show
 
 def write_document(document: Document, output: str) -> None:
     """Write a document as the end of the name says; - is the page, to standard output."""
-    from ..answers.export import check_suffix, written_as
+    from ..answers.export import WRITERS, check_suffix
 
     with saying(f"writing {'the page' if output == '-' else output}"):
-        content = written_as(document, ".html" if output == "-" else check_suffix(output))
+        content = WRITERS[".html" if output == "-" else check_suffix(output)](document)
         if output != "-":
             write_whole(output, content)
     if output == "-":
