@@ -29,7 +29,6 @@ from .render import (
     first_sentence,
     long_table,
     plain,
-    ranges_of,
     span,
     whole_dict,
 )  # fmt: skip
@@ -105,7 +104,7 @@ def _answers(named: Mapping[str, Sheet], groups: bool) -> Columns:
 
 
 def _frequencies(named: Mapping[str, Sheet], groups: bool) -> Columns:
-    rows = [(name, *triple) for name, sheet in named.items() for triple in ranges_of(sheet)]
+    rows = [(name, *triple) for name, sheet in named.items() for triple in sheet.ranges]
     columns: dict[str, list[Any]] = {"group": [row[0] for row in rows]} if groups else {}
     columns["times"] = [span(first, last) for _, first, last, _ in rows]
     many = next(iter(named.values())).asked.noun.many

@@ -298,6 +298,12 @@ class Sheet:
         value, _, low, high = self.profile._answers(first, np.full_like(first, NO_END), self.asked.level, 1.0)
         return Curve(first, first, value, low, high)
 
+    @cached_property
+    def ranges(self) -> list[tuple[int, int, Estimate]]:
+        """First, last and the items in each range of counts, an answer like all others."""
+        ends = zip(self.exact.first.tolist(), self.exact.last.tolist())
+        return [(first, last, self.profile._band(first, last, self.asked.level, 1)) for first, last in ends]
+
 
 def sheets(profiles: Profile | Mapping[str, Profile], asked: Asked | None = None) -> dict[str, Sheet]:
     """Return the sheet of each profile, "" naming a single one."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Columns", "Said", "as_columns", "chosen_counts", "csv_text", "first_sentence", "long_table", "plain",
-    "profile_html", "profile_text", "protected", "ranges_of", "rich_table", "sensible", "span",
+    "profile_html", "profile_text", "protected", "rich_table", "sensible", "span",
     "table_html", "table_text", "whole_dict",
 ]  # fmt: skip
 
@@ -310,12 +310,6 @@ def span(first: int, last: int) -> str:
     return f"{first:,}" if first == last else f"{first:,}–{last:,}"
 
 
-def ranges_of(sheet: Sheet) -> list[tuple[int, int, Estimate]]:
-    """Return first, last and the items in each range of counts, an answer like all others."""
-    ends = zip(sheet.exact.first.tolist(), sheet.exact.last.tolist())
-    return [(first, last, sheet.profile._band(first, last, sheet.asked.level, 1)) for first, last in ends]
-
-
 def long_table(named: Mapping[str, Sheet]) -> Columns:
     """One row per answer and range: group, question, the counts it is about, estimate and interval."""
     rows: list[tuple[str, str, int | None, int | None, Estimate]] = []
@@ -323,7 +317,7 @@ def long_table(named: Mapping[str, Sheet]) -> Columns:
         for key, answer in sheet.answers.items():
             count = int(key.rpartition("_")[2]) if key[-1].isdigit() else None
             rows.append((name, key, count, count if key.startswith("exactly") else None, answer))
-        rows += [(name, "range", first, last, estimate) for first, last, estimate in ranges_of(sheet)]
+        rows += [(name, "range", first, last, estimate) for first, last, estimate in sheet.ranges]
     columns: dict[str, list[Any]] = {} if list(named) == [""] else {"group": [row[0] for row in rows]}
     columns |= {"question": [r[1] for r in rows], "first": [r[2] for r in rows], "last": [r[3] for r in rows]}
     return columns | as_columns([row[4] for row in rows])

@@ -28,7 +28,7 @@ from ..text import inert, inert_html, inert_json
 from .estimate import Estimate, number, percent
 from .plots import DARK, LIGHT
 from .questions import Asked, Curve, Question, Sheet, mark, sheets, true_curve
-from .render import csv_text, first_sentence, long_table, plain, protected, ranges_of, sensible, span, whole_dict
+from .render import csv_text, first_sentence, long_table, plain, protected, sensible, span, whole_dict
 
 if TYPE_CHECKING:
     from .profile import Profile
@@ -266,7 +266,7 @@ def numbers_table(name: str, sheet: Sheet) -> str:
     heads = ("times", many, "from", "to", "at least so often", "from", "to")
     head = "".join(f'<th scope="col" class="number">{text}</th>' for text in heads)
     reach, rows = sheet.reach, []
-    for i, (first, last, inside) in enumerate(ranges_of(sheet)):
+    for i, (first, last, inside) in enumerate(sheet.ranges):
         above = Estimate(reach.value[i], 0.0, reach.low[i], reach.high[i])
         body = "".join(f'<td class="number">{x}</td>' for x in (*sensible(inside), *sensible(above)))
         rows.append(f'<tr><th scope="row" class="number">{span(first, last)}</th>{body}</tr>')

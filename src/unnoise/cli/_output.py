@@ -148,7 +148,7 @@ def _cell(question: Question, estimate: Estimate) -> tuple[str, str]:
 def _print_one(sheet: Sheet, console: Console) -> None:
     """Print sentence, answers and the table of frequencies, whose bars are drawn in eighths of a character."""
     from ..answers.questions import mark
-    from ..answers.render import first_sentence, ranges_of, rich_table, sensible, span, subtitle
+    from ..answers.render import first_sentence, rich_table, sensible, span, subtitle
 
     noun = sheet.asked.noun
     before, value, between, after, note, _ = first_sentence(sheet)
@@ -163,9 +163,8 @@ def _print_one(sheet: Sheet, console: Console) -> None:
     console.print(table)
     console.print()
     table = rich_table("times", inert_markup(noun.many), "95 % interval", "", left=("",))
-    ranges = ranges_of(sheet)
-    top = max(1.0, *(estimate.value for _, _, estimate in ranges))
-    for first, last, estimate in ranges[:ENTRIES]:
+    top = max(1.0, *(estimate.value for _, _, estimate in sheet.ranges))
+    for first, last, estimate in sheet.ranges[:ENTRIES]:
         value, low, high = sensible(estimate)
         eighths = round(max(estimate.value / top, 0) * BAR * 8)
         bar = "█" * (eighths // 8) + EIGHTHS[eighths % 8]
