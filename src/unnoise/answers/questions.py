@@ -46,6 +46,7 @@ HOPELESS = 100
 """An interval so many times the answer says nothing."""
 
 TIMES = {1: "once", 2: "twice"}
+"""How often, in words; all others are so many times."""
 
 ONE_BY_ONE = 16
 """Counts up to here are shown one by one."""

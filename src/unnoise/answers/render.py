@@ -129,7 +129,8 @@ def first_sentence(sheet: Sheet) -> Said:
     noun = sheet.asked.noun.alone if alone else sheet.asked.noun
     about = "at most \0" if few else "about \0"
     before, _, after = question.sentence.format(about=about, **vars(noun)).partition("\0")
-    before, value, between = before[0].upper() + before[1:], *((high, "") if few else (value, f"({low}–{high})"))
+    before, value = before[0].upper() + before[1:], high if few else value
+    between = "" if few else f"({low}–{high})"
     text, note = f"{before}{value}{' ' if between else ''}{between}{after}", mark(estimate)
     return Said(before, value, between, after, note, f"{text.removesuffix('.')}: {note}." if note else text)
 
