@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import os
 from pathlib import Path
@@ -30,18 +31,24 @@ def described() -> str:
 
 
 def members(kind: type) -> list[str]:
-    found = []
-    for name in sorted(vars(kind)):
-        value = inspect.getattr_static(kind, name)
+    found, derived = [], computed(kind)
+    for name in sorted({*vars(kind), *derived}):
         if name.startswith("_"):
             continue
+        value = inspect.getattr_static(kind, name, None)
         if isinstance(value, classmethod | staticmethod):
             found.append(f"{type(value).__name__} {name}{signature(value.__func__)}")
         elif inspect.isfunction(value):
             found.append(f"{name}{signature(value)}")
-        elif isinstance(value, property) or hasattr(value, "func") or name in classwide(kind):
+        elif isinstance(value, property) or hasattr(value, "func") or name in {*classwide(kind), *derived}:
             found.append(name)
     return found
+
+
+def computed(kind: type) -> list[str]:
+    """Fields that no caller gives: made from the others when the object is."""
+    fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    return [field.name for field in fields if not field.init and field.name in vars(kind).get("__annotations__", {})]
 
 
 def classwide(kind: type) -> list[str]:

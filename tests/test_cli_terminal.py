@@ -128,12 +128,12 @@ def test_answers_and_pages_that_take_long_say_so(words):
     """Everything over a second has a line of its own, the direct model's answers and the writing of pages included."""
     slow = f"""import sys, time
 import unnoise.cli._output as show
-import unnoise.answers.questions as questions, unnoise.answers.export as export, unnoise.api as api
+import unnoise.answers.questions as questions, unnoise.api as api
 show.PATIENCE = 0.2
 def late(module, name):
     found = getattr(module, name)
     setattr(module, name, lambda *a, **k: (time.sleep(1), found(*a, **k))[1])
-late(questions, "sheets"), late(export, "written_as"), late(api, "release_and_answer")
+late(questions, "sheets"), late(show, "write_whole"), late(api, "release_and_answer")
 sys.argv = ["unnoise", "profile", "{words}/words.csv", "-e", "5", "-o", "{words}/slow.html"]
 from unnoise.cli import run
 run()"""

@@ -112,8 +112,6 @@ def test_crossing_merges_do_not_deadlock(join: Callable[[Sketch, Sketch], Any]) 
 # ── interrupted and failing calls ─────────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("after", [0, 1, 7, 20])
 def test_an_interrupted_update_is_undone(after: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from unnoise.sketches import counting as _counting
-
     sketch, calls = make(), []
     items = np.arange(400_000)
 
@@ -124,7 +122,7 @@ def test_an_interrupted_update_is_undone(after: int, monkeypatch: pytest.MonkeyP
         return cells_of(hashes, layout, **options)
 
     monkeypatch.setattr("unnoise.sketches.hashing.BLOCK", 1 << 14)
-    monkeypatch.setattr(_counting, "cells_of", interrupted)
+    monkeypatch.setattr("unnoise.sketches.intake.cells_of", interrupted)
     for counts in (None, items):
         calls.clear()
         refused(KeyboardInterrupt, None, lambda c=counts: sketch.update(items, c), sketch)

@@ -17,7 +17,7 @@ import pytest
 
 from unnoise.answers.compare import compare
 from unnoise.answers.estimate import TOO_NOISY, Estimate
-from unnoise.answers.export import SUFFIXES, check_suffix, comparison_document, profiles_document, written_as
+from unnoise.answers.export import SUFFIXES, WRITERS, check_suffix, comparison_document, profiles_document
 from unnoise.answers.questions import Asked, Sheet, noun, sheets
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.answers.render import first_sentence, sensible
@@ -49,8 +49,8 @@ def document(found):
 
 
 def test_csv_and_parquet_hold_the_same_long_table(document, tmp_path):
-    rows = list(csv.DictReader(io.StringIO(written_as(document, ".csv").decode())))
-    (tmp_path / "x.parquet").write_bytes(written_as(document, ".parquet"))
+    rows = list(csv.DictReader(io.StringIO(WRITERS[".csv"](document).decode())))
+    (tmp_path / "x.parquet").write_bytes(WRITERS[".parquet"](document))
     table = pl.read_parquet(tmp_path / "x.parquet")
     assert table.columns == list(rows[0])
     assert [float(row["estimate"]) for row in rows] == table["estimate"].to_list()
@@ -64,7 +64,7 @@ def test_csv_and_parquet_hold_the_same_long_table(document, tmp_path):
 
 
 def test_json_holds_everything(document, found):
-    whole = json.loads(written_as(document, ".json"))
+    whole = json.loads(WRITERS[".json"](document))
     assert whole["guarantee"] == "ε = 50 *here*."
     answers = whole["groups"]["=North"]["answers"]
     assert answers["at_least_3"]["value"] == pytest.approx(100, rel=1e-4)
@@ -73,7 +73,7 @@ def test_json_holds_everything(document, found):
 
 
 def test_xlsx_has_a_sheet_per_table(document):
-    with zipfile.ZipFile(io.BytesIO(written_as(document, ".xlsx"))) as book:
+    with zipfile.ZipFile(io.BytesIO(WRITERS[".xlsx"](document))) as book:
         names = book.read("xl/workbook.xml").decode()
         texts = book.read("xl/sharedStrings.xml").decode()
         first = book.read("xl/worksheets/sheet1.xml").decode()
@@ -84,7 +84,7 @@ def test_xlsx_has_a_sheet_per_table(document):
 
 
 def test_markdown_reads_as_a_page(document):
-    text = written_as(document, ".md").decode()
+    text = WRITERS[".md"](document).decode()
     assert text.startswith("# Reach &lt;b>")
     assert "users were seen at least 3 times" in text
     assert "| South\\| | Distinct users | 600 |" in text
@@ -92,15 +92,15 @@ def test_markdown_reads_as_a_page(document):
 
 
 def test_the_page_is_the_page(document):
-    assert written_as(document, ".html") == b"<html>page</html>"
+    assert WRITERS[".html"](document) == b"<html>page</html>"
 
 
 def test_a_comparison_in_all_kinds():
     document = comparison_document(compare(COUNTS, epsilon=1, methods=["isotonic", "linear"]))
     for suffix in SUFFIXES:
-        data = written_as(document, suffix)
+        data = WRITERS[suffix](document)
         assert b"isotonic" in data or suffix == ".xlsx", suffix
-    assert b"<table" in written_as(document, ".html")
+    assert b"<table" in WRITERS[".html"](document)
 
 
 def test_other_ends_of_names_are_refused():
@@ -150,16 +150,16 @@ def test_marks_are_shown_everywhere(monkeypatch, capsys):
         profiles_document({"": sheet}, title="t", guarantee="", warnings=[], page=str) for sheet in (good, bad)
     ]
     for suffix in (".csv", ".md"):
-        clean, marked = (written_as(document, suffix).decode() for document in documents)
+        clean, marked = (WRITERS[suffix](document).decode() for document in documents)
         assert TOO_NOISY not in clean
         assert TOO_NOISY in marked
     for document, sheet, shown in zip(documents, (good, bad), (False, True)):
-        whole = json.loads(written_as(document, ".json"))
+        whole = json.loads(WRITERS[".json"](document))
         assert whole["answers"]["exactly_1"]["marked"] is shown
         note, told = TOO_NOISY if shown else "", "occurred exactly once" + (f": {TOO_NOISY}." if shown else ".")
         assert whole["headline"]["note"] == whole["answers"]["exactly_1"]["note"] == note
         assert whole["headline"]["sentence"].endswith(told)
-        assert told in written_as(document, ".md").decode().split("\n")[2]
+        assert told in WRITERS[".md"](document).decode().split("\n")[2]
         print_sheets({"": sheet})
         printed = capsys.readouterr().out
         assert told in printed.strip().split("\n")[0]
@@ -174,8 +174,8 @@ def test_one_shape_of_csv_and_of_json(found, shell, data):
     page = report_page(found, title="t", guarantee="g")
     document = profiles_document(found, title="t", guarantee="g", warnings=[], page=lambda: page)
     kept = dict(re.findall(r'data:(\S+?);base64,([^"]+)"', page))
-    assert base64.b64decode(kept["text/csv"]) == written_as(document, ".csv")
-    assert json.loads(base64.b64decode(kept["application/json"])) == json.loads(written_as(document, ".json"))
+    assert base64.b64decode(kept["text/csv"]) == WRITERS[".csv"](document)
+    assert json.loads(base64.b64decode(kept["application/json"])) == json.loads(WRITERS[".json"](document))
 
 
 def test_intervals_are_rounded_outwards():
@@ -348,7 +348,7 @@ def test_a_range_of_counts_is_an_answer_like_all_others():
     sketch.update(np.arange(400) % 211)
     named = sheets(reconstruct(sketch.release()))
     document = profiles_document(named, title="x", guarantee="", warnings=(), page=str)
-    rows = list(csv.DictReader(io.StringIO(written_as(document, ".csv").decode())))
+    rows = list(csv.DictReader(io.StringIO(WRITERS[".csv"](document).decode())))
     for k in ("1", "2"):
         found = [row for row in rows if row["first"] == k == row["last"]]
         asked, ranged = (next(r for r in found if r["question"] == q) for q in (f"exactly_{k}", "range"))
@@ -359,7 +359,7 @@ def test_a_range_of_counts_is_an_answer_like_all_others():
 def test_markdown_holds_no_control_character():
     named = sheets({"\x1b[31mred": direct([1, 2, 2], epsilon=1)}, Asked(noun=noun("\x9buser")))
     document = profiles_document(named, title="\x1b", guarantee="", warnings=(), page=str)
-    assert all(c == "\n" or c.isprintable() for c in written_as(document, ".md").decode())
+    assert all(c == "\n" or c.isprintable() for c in WRITERS[".md"](document).decode())
 
 
 def test_a_domain_without_items_is_refused(shell, tmp_path):

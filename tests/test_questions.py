@@ -62,7 +62,7 @@ def test_keys_are_read_however_they_are_joined() -> None:
 
 def test_words_follow_the_noun() -> None:
     users = noun("user")
-    assert DISTINCT.labelled(users) == "Distinct users"
+    assert DISTINCT.label.format(**vars(users)) == "Distinct users"
     assert at_least(3).sentence.format(about="about 5", **vars(users)) == "about 5 users were seen at least 3 times."
     assert exactly(1).sentence.format(about="about 5", **vars(ITEM)) == "about 5 items occurred exactly once."
     assert [noun(word).many for word in ("person", "box", "city", "day")] == ["people", "boxes", "cities", "days"]
@@ -79,7 +79,7 @@ def test_chosen_thresholds_are_all_shown_and_the_usual_ones_only_where_something
     assert [q.key for q, _ in chosen.shown] == [
         "at_least_4", "distinct", "total", "exactly_1", "at_least_1", "at_least_1000", "median", "entropy",
     ]  # fmt: skip
-    assert chosen.head[1].value == pytest.approx(3)
+    assert chosen.answers[chosen.asked.head.key].value == pytest.approx(3)
     with pytest.raises(InputError, match="at_least must be an integer ≥ 1, got 0"):
         Asked(at_least=(0,))
 

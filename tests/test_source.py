@@ -57,7 +57,7 @@ EXPECTED = [(x,) for x, _ in ROWS if x is not None]
 def test_text_formats_give_text(tmp_path, format, packed):
     source = open_source([write(tmp_path, format, packed=packed)])
     assert items(source.batches(X)) == EXPECTED
-    assert source.format == format
+    assert source.kind.name == format
     assert not source.kind.typed
 
 

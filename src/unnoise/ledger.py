@@ -28,7 +28,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -102,17 +102,15 @@ class Ledger:
     path: str | os.PathLike[str]
     data: str | Sequence[str]
     limit: Exact | None = None
+    names: tuple[str, ...] = field(init=False, repr=False)
+    """The names of the data."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "names", (self.data,) if isinstance(self.data, str) else tuple(self.data))
         if not self.names or not all(isinstance(name, str) and name.strip() for name in self.names):
             raise InputError(f"data must be named, got {self.data!r}")
         if self.limit is not None:
             exact_positive("limit", self.limit)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the data."""
-        return (self.data,) if isinstance(self.data, str) else tuple(self.data)
 
     def check(self, epsilon: Exact, unit: str) -> None:
         """Refuse a release that would pass the limit: before anything is read."""
@@ -123,14 +121,14 @@ class Ledger:
         """Record a release, or refuse it: before anything leaves."""
         check_choice("what", what, RELEASES)
         exact = exact_positive("epsilon", epsilon)
-        with _held(self.path) as handle:
+        with _opened(self.path, CHANGED) as handle:
             entries, chain = _read(handle, self.path)
             self._require(entries, exact, unit)
             _append(handle, chain, what, self.names, exact, unit)
 
     def set_limit(self, epsilon: Exact, unit: str) -> None:
         """Write down the most that may be spent on the data from now on; the last limit counts."""
-        with _held(self.path) as handle:
+        with _opened(self.path, CHANGED) as handle:
             _, chain = _read(handle, self.path)
             _append(handle, chain, "limit", self.names, exact_positive("epsilon", epsilon), unit)
 
@@ -185,36 +183,33 @@ def is_ledger(path: str | os.PathLike[str]) -> bool:
 
 def read_ledger(path: str | os.PathLike[str]) -> list[Entry]:
     """Return all entries, the chain verified."""
-    handle = _open(path, os.O_RDONLY)
-    try:
+    with _opened(path, os.O_RDONLY) as handle:
         return _read(handle, path)[0]
-    finally:
-        os.close(handle)
+
+
+CHANGED = os.O_RDWR | os.O_CREAT | os.O_APPEND
 
 
 @contextmanager
-def _held(path: str | os.PathLike[str]) -> Iterator[int]:
-    """Open a ledger for one more line and keep everybody else out."""
+def _opened(path: str | os.PathLike[str], flags: int) -> Iterator[int]:
+    """Open a regular file that is no link: a ledger is never somewhere else than it seems.
+
+    For one more line (``CHANGED``) everybody else is kept out.
+    """
     import fcntl
 
     new = not os.path.exists(path)
-    handle = _open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise InputError(f"a ledger must be a file, got {os.fspath(path)}")
+        if flags == CHANGED:
+            fcntl.flock(handle, fcntl.LOCK_EX)
         yield handle
         if new:
             sync_folder(Path(path).absolute().parent)
     finally:
         os.close(handle)
-
-
-def _open(path: str | os.PathLike[str], flags: int) -> int:
-    """Open a regular file that is no link: a ledger is never somewhere else than it seems."""
-    handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise InputError(f"a ledger must be a file, got {os.fspath(path)}")
-    return handle
 
 
 def _read(handle: int, path: str | os.PathLike[str]) -> tuple[list[Entry], str]:

@@ -16,7 +16,7 @@ carries less than one noise is a secret share (:meth:`DiscreteLaplace.shares`).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -101,6 +101,12 @@ class DiscreteLaplace:
 
     epsilon: Fraction
     power: Fraction
+    a: float = field(init=False, compare=False)
+    """a = e^(−ε)."""
+    log_scale: float = field(init=False, compare=False)
+    """log((1−a)/(1+a)) = log tanh(ε/2), accurate for small ε."""
+    variance: float = field(init=False, compare=False)
+    """2ρa/(1−a)²."""
 
     def __init__(self, epsilon: Exact, power: Exact = 1) -> None:
         object.__setattr__(self, "epsilon", exact_positive("epsilon", epsilon))
@@ -116,6 +122,10 @@ class DiscreteLaplace:
                 f"epsilon must be at least 1/{SMALLEST_DIVIDED.denominator} per occurrence for a power that is not "
                 f"whole, got {_short(epsilon)} and power {_short(power)}"
             )
+        a = math.exp(-self.epsilon)
+        object.__setattr__(self, "a", a)
+        object.__setattr__(self, "log_scale", math.log(math.tanh(self.epsilon / 2)))
+        object.__setattr__(self, "variance", float(self.power) * 2 * a / math.expm1(-self.epsilon) ** 2)
 
     @classmethod
     def from_scale(cls, scale: Exact, power: Exact = 1) -> DiscreteLaplace:
@@ -129,21 +139,6 @@ class DiscreteLaplace:
     def __repr__(self) -> str:
         power = "" if self.power == 1 else f", power={tidy(self.power)}"
         return f"DiscreteLaplace(epsilon={tidy(self.epsilon)}{power})"
-
-    @property
-    def a(self) -> float:
-        """a = e^(−ε)."""
-        return math.exp(-self.epsilon)
-
-    @property
-    def log_scale(self) -> float:
-        """log((1−a)/(1+a)) = log tanh(ε/2), accurate for small ε."""
-        return math.log(math.tanh(self.epsilon / 2))
-
-    @property
-    def variance(self) -> float:
-        """2ρa/(1−a)²."""
-        return float(self.power) * 2 * self.a / math.expm1(-self.epsilon) ** 2
 
     @property
     def actual_epsilon(self) -> float:

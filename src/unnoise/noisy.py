@@ -8,7 +8,7 @@ cost nothing extra.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -121,19 +121,17 @@ class NoisyProfile:
     layout: Layout
     parts: tuple[NoisyProfile, ...] = ()
     max_count: int | None = None
+    cells: int = field(init=False)
+    """Number of cells d."""
 
     def __post_init__(self) -> None:
         if self.values.shape != self.tally.shape or self.values.ndim != 1 or self.values.size == 0:
             raise InputError("values and tally must be equally long, one-dimensional and not empty")
         if (self.values[1:] <= self.values[:-1]).any() or (self.tally <= 0).any():
             raise InputError("values must be ascending and distinct, and every tally ≥ 1")
+        object.__setattr__(self, "cells", int(self.tally.sum()))
         if self.cells != self.layout.cells:
             raise InputError(f"the tally must add up to cells={self.layout.cells}, got {self.cells}")
-
-    @property
-    def cells(self) -> int:
-        """Number of cells d."""
-        return int(self.tally.sum())
 
     @property
     def fractions(self) -> Floats:

@@ -17,9 +17,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import special
@@ -28,7 +26,7 @@ from ..arrays import Int64
 from ..errors import ClaimWarning
 from ..noisy import NoisyProfile
 
-__all__ = ["ALARM", "Check", "Cliff", "check_claim", "claim_warnings", "find_cliffs", "warn_if_wrong"]
+__all__ = ["ALARM", "Check", "Cliff", "check_claim", "find_cliffs", "warn_if_wrong"]
 
 ALARM = 1e-6
 """The check warns when its p-value falls below this: one false alarm in a million honest releases."""
@@ -143,13 +141,3 @@ def warn_if_wrong(check: Check) -> None:
         "wrong law": "their shape is not geometric: rounded continuous Laplace and Gaussian noise are other laws",
     }[check.verdict]
     warnings.warn(f"{head}: {tail} (p = {check.p_value:.1e})", ClaimWarning, stacklevel=3)
-
-
-def claim_warnings(claim: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Say what the check of a claim, as a profile carries it, found wrong."""
-    if not claim or claim.get("verdict") not in ("wrong rate", "wrong law", "clamped"):
-        return ()
-    return (
-        f"The noisy counts at or below 0 do not look like noise of ε = {claim['epsilon']:g} ({claim['verdict']}, "
-        f"p = {claim['p_value']:.1e}): check how they were made before trusting any number here.",
-    )

@@ -29,7 +29,6 @@ from .render import (
     first_sentence,
     long_table,
     plain,
-    ranges_of,
     span,
     whole_dict,
 )  # fmt: skip
@@ -39,8 +38,8 @@ if TYPE_CHECKING:
     from .consistent import SiteTable
 
 __all__ = [
-    "SUFFIXES", "Document", "answers_document", "check_suffix", "comparison_document", "profiles_document",
-    "table_document", "written_as",
+    "SUFFIXES", "WRITERS", "Document", "answers_document", "check_suffix", "comparison_document", "profiles_document",
+    "table_document",
 ]  # fmt: skip
 
 
@@ -97,7 +96,7 @@ def _whole(estimate: Estimate) -> Estimate:
 def _answers(named: Mapping[str, Sheet], groups: bool) -> Columns:
     rows = [(name, sheet, *pair) for name, sheet in named.items() for pair in sheet.shown]
     columns: dict[str, list[Any]] = {"group": [row[0] for row in rows]} if groups else {}
-    columns["question"] = [question.labelled(sheet.asked.noun) for _, sheet, question, _ in rows]
+    columns["question"] = [question.label.format(**vars(sheet.asked.noun)) for _, sheet, question, _ in rows]
     kept = ("estimate", "low", "high", "note")
     shown = [_whole(estimate) if question.whole else estimate for _, _, question, estimate in rows]
     found = as_columns(shown) | {"note": [mark(row[3]) for row in rows]}
@@ -105,7 +104,7 @@ def _answers(named: Mapping[str, Sheet], groups: bool) -> Columns:
 
 
 def _frequencies(named: Mapping[str, Sheet], groups: bool) -> Columns:
-    rows = [(name, *triple) for name, sheet in named.items() for triple in ranges_of(sheet)]
+    rows = [(name, *triple) for name, sheet in named.items() for triple in sheet.ranges]
     columns: dict[str, list[Any]] = {"group": [row[0] for row in rows]} if groups else {}
     columns["times"] = [span(first, last) for _, first, last, _ in rows]
     many = next(iter(named.values())).asked.noun.many
@@ -227,6 +226,8 @@ WRITERS: dict[str, Callable[[Document], bytes]] = {
     ".html": lambda document: document.page().encode(), ".csv": lambda document: csv_text(document.long()).encode(),
     ".json": _json, ".parquet": _parquet, ".xlsx": _xlsx, ".md": _markdown,
 }  # fmt: skip
+"""What writes a document as a file of each kind."""
+
 SUFFIXES = tuple(WRITERS)
 """The ends of names that say what is written."""
 
@@ -241,11 +242,6 @@ def check_suffix(path: str) -> str:
     if suffix not in WRITERS:
         raise InputError(f"{path}: the name must end in one of {', '.join(SUFFIXES)}, which says what is written")
     return suffix
-
-
-def written_as(document: Document, suffix: str) -> bytes:
-    """Return the document as a file of this kind."""
-    return WRITERS[suffix](document)
 
 
 ABOUT = {

@@ -30,7 +30,6 @@ from ..estimators.methods import Fit, Notice
 from ..noisy import NoisyProfile
 from . import render as _render
 from .bands import Bands, Limits
-from .check import claim_warnings
 from .estimate import KINDS, NO_END, Columnar, Estimate
 from .questions import Asked, Sheet
 from .sums import bounded, check_growth, entropy_limits, sum_limits, vectorised, xlogx
@@ -424,7 +423,14 @@ class Profile:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a reader of the answers must know: the notices of the estimator, and a claimed ε that looks wrong."""
-        return (*(notice.text for notice in self.notices), *claim_warnings(self.diagnostics.get("claim")))
+        texts, claim = [notice.text for notice in self.notices], self.diagnostics.get("claim") or {}
+        if claim.get("verdict") in ("wrong rate", "wrong law", "clamped"):
+            texts.append(
+                f"The noisy counts at or below 0 do not look like noise of ε = {claim['epsilon']:g} "
+                f"({claim['verdict']}, p = {claim['p_value']:.1e}): check how they were made before trusting any "
+                f"number here."
+            )
+        return tuple(texts)
 
     def __str__(self) -> str:
         return _render.profile_text(self)

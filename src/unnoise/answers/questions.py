@@ -45,6 +45,9 @@ FEW = 5
 HOPELESS = 100
 """An interval so many times the answer says nothing."""
 
+TIMES = {1: "once", 2: "twice"}
+"""How often, in words; all others are so many times."""
+
 ONE_BY_ONE = 16
 """Counts up to here are shown one by one."""
 
@@ -116,28 +119,21 @@ class Question:
         """The key in words: how a plan calls it."""
         return self.key.replace("_", " ")
 
-    def labelled(self, what: Noun) -> str:
-        """Return the label for such items."""
-        return self.label.format(many=what.many)
-
-
-def _times(k: int) -> str:
-    return {1: "once", 2: "twice"}.get(k, f"{k:,} times")
-
 
 def exactly(k: int) -> Question:
     """How many items were seen exactly k times?"""
+    times = TIMES.get(k, f"{k:,} times")
     return Question(
-        f"exactly_{k}", f"Exactly {_times(k)}", "", f"{{about}} {{many}} {{verb}} exactly {_times(k)}.",
+        f"exactly_{k}", f"Exactly {times}", "", f"{{about}} {{many}} {{verb}} exactly {times}.",
         lambda p: p.exactly(k), lambda values, items: float(items[values == k].sum()),
     )  # fmt: skip
 
 
 def at_least(k: int) -> Question:
     """How many items were seen at least k times?"""
-    times = f"{k:,} {'time' if k == 1 else 'times'}"
+    written, times = f"{k:,} {'time' if k == 1 else 'times'}", TIMES.get(k, f"{k:,} times")
     return Question(
-        f"at_least_{k}", f"At least {times}", "", f"{{about}} {{many}} {{verb}} at least {_times(k)}.",
+        f"at_least_{k}", f"At least {written}", "", f"{{about}} {{many}} {{verb}} at least {times}.",
         lambda p: p.at_least(k), lambda values, items: float(items[values >= k].sum()),
     )  # fmt: skip
 
@@ -201,27 +197,26 @@ class Asked:
     headline : key of the question that is answered in the first sentence
     noun : what the items are called
     level : confidence level of the intervals
+    head : the question of the headline
+    questions : all questions, in the order of the page
     """
 
     at_least: tuple[int, ...] | None = None
     headline: str = "exactly_1"
     noun: Noun = ITEM
     level: float = 0.95
+    head: Question = field(init=False, repr=False)
+    questions: list[Question] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        question(self.headline)
+        object.__setattr__(self, "head", question(self.headline))
         check_level(self.level)
         for k in self.at_least or ():
             check_integer("at_least", k, 1)
-
-    @property
-    def questions(self) -> list[Question]:
-        """The questions, in the order of the page."""
         reaches = REACHES if self.at_least is None else tuple(sorted(set(self.at_least)))
         several = [exactly(1), exactly(2)] if self.at_least is None else [exactly(1)]
         found = [DISTINCT, TOTAL, *several, *(at_least(k) for k in reaches), MEDIAN, ENTROPY]
-        head = question(self.headline)
-        return found if head in found else [head, *found]
+        object.__setattr__(self, "questions", found if self.head in found else [self.head, *found])
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,16 +270,10 @@ class Sheet:
         """Ask a profile everything that ``asked`` lists."""
         asked = asked or Asked()
         left_out = [q for notice in profile.notices for q in LEFT_OUT.get(notice.code, ())]
-        if question(asked.headline) in left_out:
+        if asked.head in left_out:
             raise InputError(f"headline must be a question that has an answer here, got {asked.headline!r}")
         questions = [q for q in asked.questions if q not in left_out]
         return cls(profile, asked, {q.key: q.ask(profile).at(asked.level) for q in questions})
-
-    @property
-    def head(self) -> tuple[Question, Estimate]:
-        """The question of the first sentence, with its answer."""
-        first = question(self.asked.headline)
-        return first, self.answers[first.key]
 
     @property
     def shown(self) -> list[tuple[Question, Estimate]]:
@@ -309,6 +298,12 @@ class Sheet:
         first = self.exact.first
         value, _, low, high = self.profile._answers(first, np.full_like(first, NO_END), self.asked.level, 1.0)
         return Curve(first, first, value, low, high)
+
+    @cached_property
+    def ranges(self) -> list[tuple[int, int, Estimate]]:
+        """First, last and the items in each range of counts, an answer like all others."""
+        ends = zip(self.exact.first.tolist(), self.exact.last.tolist())
+        return [(first, last, self.profile._band(first, last, self.asked.level, 1)) for first, last in ends]
 
 
 def sheets(profiles: Profile | Mapping[str, Profile], asked: Asked | None = None) -> dict[str, Sheet]:

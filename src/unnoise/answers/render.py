@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Columns", "Said", "as_columns", "chosen_counts", "csv_text", "first_sentence", "long_table", "plain",
-    "profile_html", "profile_text", "protected", "ranges_of", "rich_table", "sensible", "span",
+    "profile_html", "profile_text", "protected", "rich_table", "sensible", "span",
     "table_html", "table_text", "whole_dict",
 ]  # fmt: skip
 
@@ -106,32 +106,33 @@ def _written(x: float, digits: int, step: Callable[[float], int] | None = None) 
 
 
 class Said(NamedTuple):
-    """The answer that heads a page: before, value, interval (may be empty), after, and the mark that tables give it."""
+    """The answer that heads a page.
+
+    before, value, between, after : its sentence in pieces, the interval (between) may be empty
+    mark : what tables say of it; text : the whole sentence, mark included
+    """
 
     before: str
     value: str
     between: str
     after: str
     mark: str
-
-    @property
-    def text(self) -> str:
-        """The whole sentence, mark included."""
-        said = f"{self.before}{self.value}{' ' if self.between else ''}{self.between}{self.after}"
-        return f"{said.removesuffix('.')}: {self.mark}." if self.mark else said
+    text: str
 
 
 def first_sentence(sheet: Sheet) -> Said:
-    """Return the answer that heads a page, in pieces."""
-    question, estimate = sheet.head
+    """Return the answer that heads a page, in pieces and whole."""
+    question, estimate = sheet.asked.head, sheet.answers[sheet.asked.head.key]
     value, low, high = sensible(estimate, whole=question.whole)
     few = question.whole and estimate.value < 0.5
     alone = (high if few else value) == "1" and question not in (MEDIAN, TOTAL)
     noun = sheet.asked.noun.alone if alone else sheet.asked.noun
     about = "at most \0" if few else "about \0"
     before, _, after = question.sentence.format(about=about, **vars(noun)).partition("\0")
+    before, value = before[0].upper() + before[1:], high if few else value
     between = "" if few else f"({low}–{high})"
-    return Said(before[0].upper() + before[1:], high if few else value, between, after, mark(estimate))
+    text, note = f"{before}{value}{' ' if between else ''}{between}{after}", mark(estimate)
+    return Said(before, value, between, after, note, f"{text.removesuffix('.')}: {note}." if note else text)
 
 
 def headline(profile: Profile) -> list[tuple[str, ...]]:
@@ -140,7 +141,7 @@ def headline(profile: Profile) -> list[tuple[str, ...]]:
     sheet = Sheet.of(profile, Asked(at_least=()))
     for question, estimate in ((question_of(key), sheet.answers[key]) for key in HEAD if key in sheet.answers):
         value, low, high = sensible(estimate, whole=question.whole)
-        label = question.labelled(ITEM).lower() + ("" if question.whole else " (nats)")
+        label = question.label.format(**vars(ITEM)).lower() + ("" if question.whole else " (nats)")
         rows.append((label, value, f"{low} – {high}", mark(estimate)))
     return rows
 
@@ -262,7 +263,7 @@ def whole_dict(named: Mapping[str, Sheet], guarantee: str) -> dict[str, Any]:
             "epsilon_share": float(getattr(profile.noisy, "share", 1)),
             "power": float(noise.power),
             "level": level,
-            "headline": {"question": sheet.head[0].key, "sentence": said.text, "note": said.mark},
+            "headline": {"question": sheet.asked.head.key, "sentence": said.text, "note": said.mark},
             "answers": {key: {**answer.to_dict(), "note": mark(answer)} for key, answer in sheet.answers.items()},
             "entries": {key: column[:EXPORTED].tolist() for key, column in profile.columns(level).items()},
             "entries_left_out": max(0, int(profile.support.size) - EXPORTED),
@@ -310,12 +311,6 @@ def span(first: int, last: int) -> str:
     return f"{first:,}" if first == last else f"{first:,}–{last:,}"
 
 
-def ranges_of(sheet: Sheet) -> list[tuple[int, int, Estimate]]:
-    """Return first, last and the items in each range of counts, an answer like all others."""
-    ends = zip(sheet.exact.first.tolist(), sheet.exact.last.tolist())
-    return [(first, last, sheet.profile._band(first, last, sheet.asked.level, 1)) for first, last in ends]
-
-
 def long_table(named: Mapping[str, Sheet]) -> Columns:
     """One row per answer and range: group, question, the counts it is about, estimate and interval."""
     rows: list[tuple[str, str, int | None, int | None, Estimate]] = []
@@ -323,7 +318,7 @@ def long_table(named: Mapping[str, Sheet]) -> Columns:
         for key, answer in sheet.answers.items():
             count = int(key.rpartition("_")[2]) if key[-1].isdigit() else None
             rows.append((name, key, count, count if key.startswith("exactly") else None, answer))
-        rows += [(name, "range", first, last, estimate) for first, last, estimate in ranges_of(sheet)]
+        rows += [(name, "range", first, last, estimate) for first, last, estimate in sheet.ranges]
     columns: dict[str, list[Any]] = {} if list(named) == [""] else {"group": [row[0] for row in rows]}
     columns |= {"question": [r[1] for r in rows], "first": [r[2] for r in rows], "last": [r[3] for r in rows]}
     return columns | as_columns([row[4] for row in rows])

@@ -28,7 +28,7 @@ from ..text import inert, inert_html, inert_json
 from .estimate import Estimate, number, percent
 from .plots import DARK, LIGHT
 from .questions import Asked, Curve, Question, Sheet, mark, sheets, true_curve
-from .render import csv_text, first_sentence, long_table, plain, protected, ranges_of, sensible, span, whole_dict
+from .render import csv_text, first_sentence, long_table, plain, protected, sensible, span, whole_dict
 
 if TYPE_CHECKING:
     from .profile import Profile
@@ -155,7 +155,7 @@ def page_style() -> str:
 
 def _profile_data(name: str, sheet: Sheet, truth: Int64 | None, names: Sequence[str]) -> dict[str, Any]:
     """Return what the page draws, and the first sentence in pieces, its mark and the line below, as plain text."""
-    before, value, between, after, note = first_sentence(sheet)
+    before, value, between, after, note, _ = first_sentence(sheet)
     group, several = inert(name) if len(names) > 1 else "", sum(one != ALL_GROUPS for one in names)
     where = "In all groups together" if group == ALL_GROUPS else f"In {group}"
     before = f"{where}, {before[0].lower()}{before[1:]}" if group else before
@@ -186,16 +186,15 @@ def _curve_data(curve: Curve, truth: Int64 | None, *, at_least: bool) -> dict[st
 
 def _multiples(named: Mapping[str, Sheet]) -> str:
     """Write one small picture per group; each chooses its group for the large one."""
-    cells = []
+    cells, asked = [], next(iter(named.values())).asked
     for index, (name, sheet) in enumerate(named.items()):
-        question, estimate = sheet.head
-        value, low, high = sensible(estimate, whole=question.whole)
+        value, low, high = sensible(sheet.answers[asked.head.key], whole=asked.head.whole)
         cells.append(
             f'<li><button type="button" aria-pressed="{"true" if index == 0 else "false"}"><b>{inert_html(name)}</b>'
             f"<i></i><span>{value} ({low}–{high})</span></button></li>"
         )
-    label = next(iter(named.values())).head[0].labelled(next(iter(named.values())).asked.noun)
-    caption = f'<p class="note">{inert_html(label)}, by group; all pictures have the same scales.</p>'
+    label = inert_html(asked.head.label.format(**vars(asked.noun)))
+    caption = f'<p class="note">{label}, by group; all pictures have the same scales.</p>'
     return f'{caption}<ul class="small" aria-label="Groups, all on the same scales">{"".join(cells)}</ul>'
 
 
@@ -232,11 +231,11 @@ def answers_table(named: Mapping[str, Sheet]) -> str:
         found = [column.get(question) for column in columns]
         if not any(estimate is not None for estimate in found):
             continue
-        what = question.meaning.format(many=asked.noun.many, verb=asked.noun.verb)
+        label, what = (words.format(**vars(asked.noun)) for words in (question.label, question.meaning))
         small = f"<small>{inert_html(what)}</small>" if what else ""
-        labels = named if len(named) > 1 else [interval]
-        cells = "".join(_cells(question, e, label, len(named) == 1) for e, label in zip(found, labels))
-        rows.append(f'<tr><th scope="row">{inert_html(question.labelled(asked.noun))}{small}</th>{cells}</tr>')
+        names = named if len(named) > 1 else [interval]
+        cells = "".join(_cells(question, e, name, len(named) == 1) for e, name in zip(found, names))
+        rows.append(f'<tr><th scope="row">{inert_html(label)}{small}</th>{cells}</tr>')
     top = f'<thead><tr><th scope="col">Question</th>{head}</tr></thead>'
     return (
         f'<div class="scroll"><table class="answers" style="--groups:{len(named)}">{top}'
@@ -267,7 +266,7 @@ def numbers_table(name: str, sheet: Sheet) -> str:
     heads = ("times", many, "from", "to", "at least so often", "from", "to")
     head = "".join(f'<th scope="col" class="number">{text}</th>' for text in heads)
     reach, rows = sheet.reach, []
-    for i, (first, last, inside) in enumerate(ranges_of(sheet)):
+    for i, (first, last, inside) in enumerate(sheet.ranges):
         above = Estimate(reach.value[i], 0.0, reach.low[i], reach.high[i])
         body = "".join(f'<td class="number">{x}</td>' for x in (*sensible(inside), *sensible(above)))
         rows.append(f'<tr><th scope="row" class="number">{span(first, last)}</th>{body}</tr>')

@@ -35,13 +35,12 @@ ORDER = (
 class _NamedAlone:  # beside a class of Typer
     """Lets help show flags and arguments by their names: a type belongs where there is a value to give."""
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters."""
-        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
-        for parameter in parameters:
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help."""
+        for parameter in self.get_params(ctx):  # type: ignore[attr-defined]
             if getattr(parameter, "is_flag", False) or parameter.param_type_name == "argument":
                 parameter.display_type_rich = lambda ctx: None
-        return parameters
+        super().format_help(ctx, formatter)  # type: ignore[misc]
 
 
 class Group(_NamedAlone, typer.core.TyperGroup):

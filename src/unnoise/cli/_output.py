@@ -95,10 +95,10 @@ def show_profiles(profiles: Mapping[str, Profile], guarantee: str, showing: Show
 
 def write_document(document: Document, output: str) -> None:
     """Write a document as the end of the name says; - is the page, to standard output."""
-    from ..answers.export import check_suffix, written_as
+    from ..answers.export import WRITERS, check_suffix
 
     with saying(f"writing {'the page' if output == '-' else output}"):
-        content = written_as(document, ".html" if output == "-" else check_suffix(output))
+        content = WRITERS[".html" if output == "-" else check_suffix(output)](document)
         if output != "-":
             write_whole(output, content)
     if output == "-":
@@ -148,24 +148,23 @@ def _cell(question: Question, estimate: Estimate) -> tuple[str, str]:
 def _print_one(sheet: Sheet, console: Console) -> None:
     """Print sentence, answers and the table of frequencies, whose bars are drawn in eighths of a character."""
     from ..answers.questions import mark
-    from ..answers.render import first_sentence, ranges_of, rich_table, sensible, span, subtitle
+    from ..answers.render import first_sentence, rich_table, sensible, span, subtitle
 
     noun = sheet.asked.noun
-    before, value, between, after, note = first_sentence(sheet)
+    before, value, between, after, note, _ = first_sentence(sheet)
     said = f"{inert_markup(before)}[bold]{value}[/bold]{' ' if between else ''}{between}{inert_markup(after)}"
     marked = f"{said.removesuffix('.')}: [yellow]{note}[/yellow]." if note else said
     console.print(f"\n{marked}\n")
     table = rich_table("question", "estimate", "95 % interval", "", left=("question", ""))
     for question, estimate in sheet.shown:
         value, low, high = sensible(estimate, whole=question.whole)
-        label, note = question.labelled(noun).lower(), mark(estimate)
+        label, note = question.label.format(**vars(noun)).lower(), mark(estimate)
         table.add_row(inert_markup(label), f"[bold]{value}[/bold]", f"{low} – {high}", f"[yellow]{note}[/yellow]")
     console.print(table)
     console.print()
     table = rich_table("times", inert_markup(noun.many), "95 % interval", "", left=("",))
-    ranges = ranges_of(sheet)
-    top = max(1.0, *(estimate.value for _, _, estimate in ranges))
-    for first, last, estimate in ranges[:ENTRIES]:
+    top = max(1.0, *(estimate.value for _, _, estimate in sheet.ranges))
+    for first, last, estimate in sheet.ranges[:ENTRIES]:
         value, low, high = sensible(estimate)
         eighths = round(max(estimate.value / top, 0) * BAR * 8)
         bar = "█" * (eighths // 8) + EIGHTHS[eighths % 8]
@@ -176,11 +175,11 @@ def _print_one(sheet: Sheet, console: Console) -> None:
 
 def _grouped(sheet: Sheet) -> list[Question]:
     """Return what the table of groups asks: the chosen thresholds, or the usual few."""
-    from ..answers.questions import DISTINCT, TOTAL, at_least, exactly, question
+    from ..answers.questions import DISTINCT, TOTAL, at_least, exactly
 
     chosen = sheet.asked.at_least
     several = [exactly(1), at_least(2), at_least(10)] if chosen is None else [at_least(k) for k in sorted(set(chosen))]
-    wanted = dict.fromkeys([question(sheet.asked.headline), DISTINCT, TOTAL, *several])
+    wanted = dict.fromkeys([sheet.asked.head, DISTINCT, TOTAL, *several])
     return [question for question in wanted if question.key in sheet.answers]
 
 
@@ -207,8 +206,8 @@ def _group_table(found: Mapping[str, Sheet]) -> Any:
     from ..answers.render import rich_table
 
     first = next(iter(found.values()))
-    questions = _grouped(first)
-    table = rich_table("group", *(inert_markup(q.labelled(first.asked.noun).lower()) for q in questions))
+    questions, words = _grouped(first), vars(first.asked.noun)
+    table = rich_table("group", *(inert_markup(q.label.format(**words).lower()) for q in questions))
     for column in table.columns:
         column.no_wrap = True
     for name, sheet in found.items():
@@ -233,7 +232,7 @@ def _question_table(found: Mapping[str, Sheet]) -> Any:
             value, low, high = sensible(estimate, whole=question.whole)
             note = mark(estimate)
             cells.append(f"[bold]{value}[/bold]\n{low} – {high}" + (f"\n[yellow]{note}[/yellow]" if note else ""))
-        table.add_row(inert_markup(question.labelled(first.asked.noun).lower()), *cells)
+        table.add_row(inert_markup(question.label.format(**vars(first.asked.noun)).lower()), *cells)
     return table
 
 
@@ -248,7 +247,8 @@ def _print_blocks(found: Mapping[str, Sheet], console: Console) -> None:
             column.overflow = "fold"
         for question in _grouped(sheet):
             value, span = _cell(question, sheet.answers[question.key])
-            table.add_row(f"  {inert_markup(question.labelled(sheet.asked.noun).lower())}", value, span)
+            label = question.label.format(**vars(sheet.asked.noun)).lower()
+            table.add_row(f"  {inert_markup(label)}", value, span)
         console.print(table)
 
 
@@ -314,13 +314,6 @@ class ProgressLine:
             if self.shown:
                 self.bar.start()
 
-    def leave(self) -> None:
-        """Go, and leave no trace."""
-        self.timer.cancel()
-        with self.lock:
-            self.shown = False
-            self.bar.stop()
-
     def now(self, text: str, columns: Sequence[Any], total: float | None = None) -> None:
         """Say something else from here on; the clock starts again."""
         self.bar.columns = tuple(columns)
@@ -339,8 +332,11 @@ def _line(text: str, columns: Sequence[Any], total: int | None = None) -> Iterat
         yield line
     finally:
         ProgressLine.here = outer
-        if outer is None:
-            line.leave()
+        if outer is None:  # go, and leave no trace
+            line.timer.cancel()
+            with line.lock:
+                line.shown = False
+                line.bar.stop()
         else:
             line.now(before[1], before[0], before[2])
 

@@ -186,11 +186,11 @@ class Profiling(Showing, Counting):
 
     def asked(self) -> Asked:
         """Return what the page is about; refuse a headline that would have no answer."""
-        from ..answers.questions import LEFT_OUT, question
+        from ..answers.questions import LEFT_OUT
 
         found = super().asked()
         unbounded = self.persons_are_items and self.max_contributions is None
-        if unbounded and question(found.headline) in LEFT_OUT["unbounded"]:
+        if unbounded and found.head in LEFT_OUT["unbounded"]:
             raise InputError(f"--headline {self.headline} needs --max-contributions: nothing else bounds a person")
         return found
 

@@ -1,7 +1,7 @@
 """``unnoise profile``, ``sketch``, ``estimate`` and ``report``: from data, sketches or noisy counts to answers.
 
-And what is behind them: data are counted in a sketch or exactly, files opened and saved, all reconstructed. In the
-direct model the rows are here, so the noise goes on the profile itself.
+And what is behind them: what it costs is recorded, data are counted in a sketch or exactly, files opened and saved, all
+reconstructed. In the direct model the rows are here, so the noise goes on the profile itself.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from fractions import Fraction
 from functools import reduce
 from importlib import import_module
 from operator import add
@@ -24,13 +26,13 @@ from ..noise import DiscreteLaplace, exact_positive
 from ..text import LONGEST_NAME, inert
 from ._options import as_cells, as_dialect, as_names, as_rate
 from ._request import Answering, Profiling, Reporting, Sketching, command
-from .ledger import open_charge
 
 if TYPE_CHECKING:
     import polars as pl
 
     from ..answers.direct import DirectProfile
     from ..answers.profile import Profile
+    from ..ledger import Ledger
     from ..reading.groups import GroupedSketch
     from ..reading.source import Batch, Source, Wanted
     from ..sketches.sketch import Sketch
@@ -40,6 +42,9 @@ __all__ = ["estimate", "load_sketches", "local_path", "profile", "report", "save
 
 CELLS = "2^20"
 """Cells of a hashed sketch where nobody says how many."""
+
+SWITCH = "UNNOISE_LEDGER"
+"""The variable of the environment that names a ledger for all commands, or says off."""
 
 
 @command(
@@ -185,6 +190,76 @@ def _from_histogram(request: Answering, path: Path) -> Profile:
         return reconstruct(
             counts, noise=law, method=request.method, max_count=request.max_count, clipped=request.clipped
         )
+
+
+# ── what is recorded ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What a command is about to spend; ``ledger`` is None where nothing is recorded.
+
+    asked : whether the user named the ledger, so that not recording is an error and not a remark
+    """
+
+    ledger: Ledger | None
+    what: str
+    epsilon: Fraction
+    unit: str
+    asked: bool
+
+    def write(self) -> None:
+        """Record it: to be called before anything leaves."""
+        if self.ledger is None:
+            return
+        try:
+            self.ledger.write(self.what, self.epsilon, self.unit)
+        except OSError as error:
+            if self.asked:
+                raise
+            from ._output import note
+
+            why = f"{os.fspath(self.ledger.path)}: {error.strerror}"
+            note(f"unnoise: not recorded in a ledger ({why}); --ledger names another place, or off", always=True)
+
+
+def open_charge(request: Counting, what: str) -> Charge:
+    """Return what the request is about to spend, after a look at the limit and before any look at the data."""
+    request.check()
+    epsilon = exact_positive("epsilon", request.epsilon)
+    unit = "occurrence" if request.max_contributions is None and request.person is None else "person"
+    if unit == "person" and request.groups is not None and what != "direct":
+        epsilon *= len(as_names(request.groups))  # a person may be in every group
+    where = request.ledger or os.environ.get(SWITCH) or ""
+    book = None if where == "off" else _book(request, where)
+    if book is not None:
+        try:
+            book.check(epsilon, unit)
+        except PermissionError:
+            if request.ledger is not None or request.limit is not None:
+                raise
+    elif request.limit is not None:
+        raise InputError("--limit needs a ledger: give --ledger FILE, and --dataset NAME for standard input")
+    return Charge(book, what, epsilon, unit, asked=bool(where) or request.limit is not None)
+
+
+def _book(request: Counting, where: str) -> Ledger | None:
+    """Return the ledger of the data: the one named, or the one beside them; none for a stream without a name."""
+    from ..ledger import Ledger, ledger_beside
+    from ..reading.formats import expand
+
+    if "-" in request.inputs:
+        if request.dataset is None and where:
+            raise InputError("standard input needs a name in the ledger: give --dataset NAME")
+        if not where:
+            return None
+        return Ledger(where, request.dataset or "", request.limit)
+    places = [place for name in request.inputs for place in expand(name)]
+    local = [place for place in places if isinstance(place, Path)]
+    if not where and not local:
+        return None
+    names = request.dataset or [str(p.resolve()) if isinstance(p, Path) else str(p) for p in places]
+    return Ledger(where or ledger_beside(local), names, request.limit)
 
 
 # ── data that are counted, files that are opened ─────────────────────────────────────────────────────────────────────

@@ -28,7 +28,7 @@ def true_counts(request: Data) -> tuple[Any, Any]:
     from ..reading.source import Wanted, open_source
 
     source = open_source(request.inputs, **request.read_as)
-    if source.format == "freqcount":
+    if source.kind.name == "freqcount":
         return _frequencies(source)
     columns, count_column = request.column or ([source.kind.item] if source.kind.item else None), request.count_column
     if columns is None and count_column is None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ..text import inert
-from .formats import FORMATS, LINE, Dialect, Location, open_bytes
+from .formats import LINE, Dialect, Location, open_bytes
 
 if TYPE_CHECKING:
     from .source import Source
@@ -29,31 +29,27 @@ def explain(source: Source, where: Location | None, error: BaseException) -> str
     first = inert(" ".join(str(error).strip().split("\n")[0].split()))[:LONGEST]
     if source.sql is not None:
         return _explain_query(first)
+    kind = source.kind
+    reason = f": {first}" if kind.typed else ""  # what readers say of structure; of text they quote the text
     if where is None or isinstance(where, str):
         label = source.name if where is None else where
-        return f"{label}: not readable as {source.format}{_reason(source.format, first)}"
+        return f"{label}: not readable as {kind.name}{reason}"
     if where.stat().st_size == 0:
         return f"{where}: the file is empty"
     found = ""
     try:
-        if FORMATS[source.format].delimiter:
-            found = _bad_csv_row(where, source.dialect.delimiter or FORMATS[source.format].delimiter, source.dialect)
-        elif source.format == "ndjson":
+        if kind.delimiter:
+            found = _bad_csv_row(where, source.dialect.delimiter or kind.delimiter, source.dialect)
+        elif kind.name == "ndjson":
             with open_bytes(where) as lines:
                 found = bad_json_row(str(where), lines, 0)
-        elif FORMATS[source.format].item == LINE:
+        elif kind.item == LINE:
             found = _bad_text(where)
     except (EOFError, OSError, zlib.error) as problem:
         return f"{where}: the compressed file is damaged or cut short ({problem}); compress it again"
     if found:
         return found
-    reason = _reason(source.format, first)
-    return f"{where}: not readable as {source.format}{reason}; is it something else? say so with --format"
-
-
-def _reason(format: str, first: str) -> str:
-    """Repeat a reader's message where it speaks of structure; those about text quote the text."""
-    return f": {first}" if FORMATS[format].typed else ""
+    return f"{where}: not readable as {kind.name}{reason}; is it something else? say so with --format"
 
 
 def _explain_query(first: str) -> str:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FORMATS", "LINE", "QUERY", "Dialect", "Format", "Location", "as_text", "brief", "collect_batches",
     "column_of_integers", "compression_of", "expand", "format_of", "item_column", "open_bytes", "require_columns",
-    "require_once", "rows_in", "uuid_columns", "uuid_text",
+    "require_once", "uuid_columns", "uuid_text",
 ]  # fmt: skip
 
 Location = Path | str
@@ -64,12 +64,14 @@ class Dialect:
 class Format:
     """A way in which rows are written down.
 
+    name : what it is called, in options and messages
     suffixes : ends of file names that tell it
     typed : whether columns have types of their own
     delimiter : what stands between fields, for formats with a dialect
     item, counts : columns that hold the item and its occurrences, where the format says so
     """
 
+    name: str
     suffixes: tuple[str, ...]
     typed: bool = False
     delimiter: str = ""
@@ -138,22 +140,22 @@ def _scan_csv(separator: str) -> Callable[[Location, Dialect, Names], pl.LazyFra
     return scan
 
 
-FORMATS: dict[str, Format] = {
-    "csv": Format((".csv",), delimiter=",", scan=_scan_csv(","), stream=streams.read_csv),
-    "tsv": Format((".tsv", ".tab"), delimiter="\t", scan=_scan_csv("\t"), stream=streams.read_csv),
-    "ndjson": Format((".ndjson", ".jsonl"), scan=_scan_ndjson, stream=streams.read_ndjson),
-    "lines": Format((".txt",), item=LINE, scan=_scan_lines, stream=streams.read_lines),
-    "uniq": Format((".uniq",), item=LINE, counts="count", stream=streams.read_uniq),
-    "freqcount": Format((".freqcount",), typed=True, item="item", counts="frequency", stream=streams.read_freq_count),
-    "parquet": Format((".parquet", ".pq"), typed=True, scan=_scan_parquet),
-    "arrow": Format((".arrow", ".feather", ".ipc"), typed=True, scan=_scan_arrow, stream=streams.read_arrow),
-    "npy": Format((".npy",), typed=True, item="value", scan=_scan_npy),
-    "sqlite": Format((".sqlite", ".sqlite3", ".db"), typed=True, query=streams.sqlite),
-    "duckdb": Format((".duckdb", ".ddb"), typed=True, query=streams.duckdb),
-}
+FORMATS: dict[str, Format] = {format.name: format for format in (
+    Format("csv", (".csv",), delimiter=",", scan=_scan_csv(","), stream=streams.read_csv),
+    Format("tsv", (".tsv", ".tab"), delimiter="\t", scan=_scan_csv("\t"), stream=streams.read_csv),
+    Format("ndjson", (".ndjson", ".jsonl"), scan=_scan_ndjson, stream=streams.read_ndjson),
+    Format("lines", (".txt",), item=LINE, scan=_scan_lines, stream=streams.read_lines),
+    Format("uniq", (".uniq",), item=LINE, counts="count", stream=streams.read_uniq),
+    Format("freqcount", (".freqcount",), typed=True, item="item", counts="frequency", stream=streams.read_freq_count),
+    Format("parquet", (".parquet", ".pq"), typed=True, scan=_scan_parquet),
+    Format("arrow", (".arrow", ".feather", ".ipc"), typed=True, scan=_scan_arrow, stream=streams.read_arrow),
+    Format("npy", (".npy",), typed=True, item="value", scan=_scan_npy),
+    Format("sqlite", (".sqlite", ".sqlite3", ".db"), typed=True, query=streams.sqlite),
+    Format("duckdb", (".duckdb", ".ddb"), typed=True, query=streams.duckdb),
+)}  # fmt: skip
 """Every format, by its name."""
 
-QUERY = Format((), typed=True)
+QUERY = Format("sql", (), typed=True)
 """The result of a query over files, which no file name tells."""
 
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".zstd": "zstd"}
@@ -276,26 +278,6 @@ def _other_delimiter(have: Sequence[str]) -> str:
         return "its header looks like UTF-16; convert the file: iconv -f utf-16 -t utf-8"
     several = len(have) == 1 and any(sign in have[0] for sign in ";\t|, ")
     return f"there is one column, {have[0]!r}: is another delimiter needed?" if several else ""
-
-
-def rows_in(where: Location, format: str) -> int | None:
-    """Return the number of rows: from metadata, else from the size and the length of the first lines."""
-    if isinstance(where, str) or compression_of(where) is not None:
-        return None
-    try:
-        if format in ("parquet", "arrow"):
-            import polars as pl
-
-            scan = FORMATS[format].scan
-            assert scan is not None
-            return int(scan(where, Dialect(), None).select(pl.len()).collect().item())
-        if format not in ("csv", "tsv", "ndjson", "lines", "uniq"):
-            return None
-        with open(where, "rb") as file:
-            head = file.read(1 << 20)
-        return round(where.stat().st_size * head.count(b"\n") / max(len(head), 1))
-    except Exception:
-        return None
 
 
 # ── types of columns ────────────────────────────────────────────────────────────────────────────────────────────────

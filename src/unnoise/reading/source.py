@@ -41,7 +41,6 @@ from .formats import (
     open_bytes,
     require_columns,
     require_once,
-    rows_in,
     uuid_columns,
     uuid_text,
 )
@@ -70,6 +69,9 @@ class Wanted:
     counts : column of occurrences per row, or None for one per row
     person : column that names the person behind a row, or None
     group : column that names the group of a row, or None
+
+    names : every column needed, each once
+    person_is_item : whether an item is a person: the only column of one is that of the person
     """
 
     columns: tuple[str, ...]
@@ -77,17 +79,13 @@ class Wanted:
     counts: str | None = None
     person: str | None = None
     group: str | None = None
+    names: list[str] = field(init=False, compare=False)
+    person_is_item: bool = field(init=False, compare=False)
 
-    @property
-    def names(self) -> list[str]:
-        """Every column needed, each once."""
+    def __post_init__(self) -> None:
         extra = [name for name in (self.counts, self.person, self.group) if name is not None]
-        return list(dict.fromkeys([*self.columns, *extra]))
-
-    @property
-    def person_is_item(self) -> bool:
-        """Whether an item is a person: the only column of one is that of the person."""
-        return self.columns == (self.person,)
+        object.__setattr__(self, "names", list(dict.fromkeys([*self.columns, *extra])))
+        object.__setattr__(self, "person_is_item", self.columns == (self.person,))
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +114,7 @@ class Batch:
         return Rows(
             tuple(column.to_numpy() if integers else column for column, integers in zip(columns, whole)),
             tuple("int" if integers else "str" for integers in whole),
+            self.items.height,
             counts=None if self.counts is None else self.counts.to_numpy(),
             person=None if self.person is None else (self.person,),
             group=None if self.group is None else (self.group,),
@@ -127,26 +126,27 @@ class Source:
     """Where rows come from; made by :func:`open_source`.
 
     name : for messages: a path, "standard input" or "the query"
-    format : a key of FORMATS, or "sql"
+    kind : what the format says of the rows: types, fixed columns; that of a query is the result's
     places : the files and addresses, none for standard input
+
+    wheres : what is read one after the other: each file, or once the stream or the query over all of them
+    headless : whether the rows alone tell the columns, so that nothing is known of them where there are no rows
     """
 
     name: str
-    format: str
+    kind: Format
     places: tuple[Location, ...] = ()
     dialect: Dialect = field(default_factory=Dialect)
     sql: str | None = None
     stream: BinaryIO | None = field(default=None, compare=False)
+    wheres: Sequence[Location | None] = field(init=False, compare=False)
+    headless: bool = field(init=False, compare=False)
 
-    @property
-    def kind(self) -> Format:
-        """What the format says of the rows: types, fixed columns; that of a query is the result's."""
-        return QUERY if self.format == "sql" else FORMATS[self.format]
-
-    @property
-    def headless(self) -> bool:
-        """Whether the rows alone tell the columns, so that nothing is known of them where there are no rows."""
-        return self.format == "ndjson" or (not self.kind.typed and self.kind.item is None and not self.dialect.header)
+    def __post_init__(self) -> None:
+        kind, over_all = self.kind, self.kind is QUERY or not self.places
+        unnamed = not kind.typed and kind.item is None and not self.dialect.header
+        object.__setattr__(self, "wheres", (None,) if over_all else self.places)
+        object.__setattr__(self, "headless", unnamed or kind.name == "ndjson")
 
     def unnamed_item(self) -> tuple[str, ...]:
         """Return the column of the items where nobody names one, by the format and the first line, never by rows.
@@ -156,7 +156,7 @@ class Source:
         if self.kind.item is not None:
             return (self.kind.item,)
         if self.headless:
-            return () if self.format == "ndjson" else ("column_1",)
+            return () if self.kind.name == "ndjson" else ("column_1",)
         found = self.columns() if self.places else []
         return tuple(found) if len(found) == 1 else ()
 
@@ -190,7 +190,7 @@ class Source:
         if self.stream is not None:
             raise InputError("the types of a stream are not known beforehand; write it to a file first")
         schema = self.schema(wanted)
-        require_columns(self._label(self.wheres[0]), wanted.names, list(schema))
+        require_columns(str(self.wheres[0] or self.name), wanted.names, list(schema))
         import polars as pl
 
         empty = (pl.Series(name, [], dtype=schema[name]) for name in wanted.columns)
@@ -198,16 +198,26 @@ class Source:
 
     def rows(self) -> int | None:
         """Return about how many rows there are, for progress bars; None where that is not cheap to say."""
-        if self.sql is not None or not self.places:
+        counted = self.kind.scan if self.kind.name in ("parquet", "arrow") else None
+        guessed = self.kind.name in ("csv", "tsv", "ndjson", "lines", "uniq")
+        if not self.places or not (counted or guessed):
             return None
-        guesses = [rows_in(where, self.format) for where in self.places]
-        return None if None in guesses else sum(g for g in guesses if g is not None)
+        total = 0
+        for where in self.places:
+            if isinstance(where, str) or compression_of(where) is not None:
+                return None
+            try:
+                if counted:  # from metadata
+                    import polars as pl
 
-    @property
-    def wheres(self) -> Sequence[Location | None]:
-        """What is read one after the other: each file, or once the stream or the query over all of them."""
-        over_all = self.format == "sql" or not self.places
-        return (None,) if over_all else self.places
+                    total += int(counted(where, Dialect(), None).select(pl.len()).collect().item())
+                else:  # from the size and the length of the first lines
+                    with open(where, "rb") as file:
+                        head = file.read(1 << 20)
+                    total += round(where.stat().st_size * head.count(b"\n") / max(len(head), 1))
+            except Exception:
+                return None
+        return total
 
     def batches(self, wanted: Wanted, chunk: int | None = None) -> Iterator[Batch]:
         """Yield the rows in batches of at most ``chunk``: where nobody says so, fewer of text than of integers."""
@@ -228,18 +238,18 @@ class Source:
 
         with _readable(self, where):
             schema = self._schema(where, wanted)
-        require_columns(self._label(where), wanted.names, list(schema))
+        require_columns(str(where or self.name), wanted.names, list(schema))
         self._batch(pl.DataFrame(schema={name: schema[name] for name in wanted.names}), wanted, where, 0)
 
     def frames(self, where: Location | None, wanted: Wanted, chunk: int) -> Iterator[pl.DataFrame]:
         """Yield the wanted columns of one file as they are, at most ``chunk`` rows at a time."""
-        label, names, kind = self._label(where), wanted.names, self.kind
+        label, names, kind = str(where or self.name), wanted.names, self.kind
         with _readable(self, where):
             if kind.query is not None:
                 result = kind.query(Path(str(where)), self.sql)
                 require_columns(label, names, list(result.types))
                 found = result.frames(names, chunk)
-            elif self.format != "sql" and (where is None or kind.scan is None or compression_of(where) == "bz2"):
+            elif kind is not QUERY and (where is None or kind.scan is None or compression_of(where) == "bz2"):
                 found = self._stream(where, wanted)  # bytes: what polars cannot scan
             elif self.headless and isinstance(where, Path) and _is_void(where):
                 return  # nothing to read, and no mistake
@@ -247,23 +257,21 @@ class Source:
                 lazy = self._lazy(where, wanted)
                 require_columns(label, names, lazy.collect_schema().names())
                 found = collect_batches(lazy.select(names), chunk, whole_rows=not kind.typed)
-                texts = uuid_columns(where, self.format, names) if kind.typed else []
+                texts = uuid_columns(where, kind.name, names) if kind.typed else []
                 found = (frame.with_columns(map(uuid_text, texts)) for frame in found) if texts else found
             for frame in found:
                 yield from frame.iter_slices(chunk) if frame.height > chunk else (frame,)
 
     def _stream(self, where: Location | None, wanted: Wanted) -> Iterator[pl.DataFrame]:
-        format, label = FORMATS[self.format], self._label(where)
-        if format.stream is None:
-            raise InputError(f"{label}: {self.format} cannot be read as a stream; decompress it to a file first")
+        kind, label = self.kind, str(where or self.name)
+        if kind.stream is None:
+            raise InputError(f"{label}: {kind.name} cannot be read as a stream; decompress it to a file first")
         dialect = self.dialect
         require: Callable[[list[str]], None] = lambda have: require_columns(label, wanted.names, have)  # noqa: E731
         with nullcontext(self.stream) if where is None else open_bytes(where) as opened:
             assert opened is not None
-            sign = dialect.delimiter or format.delimiter
-            yield from format.stream(
-                Wants(opened, wanted.names, require, label, dialect.header, sign, dialect.quote)
-            )
+            sign = dialect.delimiter or kind.delimiter
+            yield from kind.stream(Wants(opened, wanted.names, require, label, dialect.header, sign, dialect.quote))
 
     def _lazy(self, where: Location | None, wanted: Wanted | None) -> pl.LazyFrame:
         """Return the lazy table of one file, or of the query over all of them."""
@@ -271,7 +279,7 @@ class Source:
 
         tables = []
         for place in self.places if where is None else (where,):
-            scan = FORMATS[self._queried(place) if where is None else self.format].scan
+            scan = (self._queried(place) if where is None else self.kind).scan
             if scan is None or compression_of(place) == "bz2":
                 raise InputError(
                     f"{place}: a file of this kind cannot be queried; leave out --sql or decompress it first"
@@ -283,24 +291,21 @@ class Source:
             assert self.sql is not None
             return context.execute(self.sql, eager=False)
 
-    def _queried(self, place: Location) -> str:
+    def _queried(self, place: Location) -> Format:
         """Return the format of a file for a query; its columns must be known without a row, or a row would tell."""
-        name = format_of(place, None)
-        if name == "ndjson" or (FORMATS[name].delimiter and not self.dialect.header):
+        kind = FORMATS[format_of(place, None)]
+        if kind.name == "ndjson" or (kind.delimiter and not self.dialect.header):
             raise InputError(
-                f"{place}: --sql needs columns that are named without a row, got {name} without a header; "
+                f"{place}: --sql needs columns that are named without a row, got {kind.name} without a header; "
                 f"write it as Parquet or CSV with a header first"
             )
-        return name
-
-    def _label(self, where: Location | None) -> str:
-        return self.name if where is None else str(where)
+        return kind
 
     def _batch(self, frame: pl.DataFrame, wanted: Wanted, where: Location | None, offset: int) -> Batch:
         """Give the columns their types and drop incomplete rows."""
         import polars as pl
 
-        label = self._label(where)
+        label = str(where or self.name)
         integers = [*(wanted.columns if wanted.integers else ()), wanted.counts]
         columns = []
         for name in wanted.names:
@@ -351,13 +356,13 @@ def open_source(
     formats = {format_of(place, format) for place in places}
     if len(formats) > 1 and sql is None:
         raise InputError(f"all inputs must have one format, got {', '.join(sorted(formats))}")
-    kind = formats.pop() if len(formats) == 1 else "sql"
-    if kind != "sql" and FORMATS[kind].query is not None:
+    kind = FORMATS[formats.pop()] if len(formats) == 1 else QUERY
+    if kind.query is not None:
         if len(places) > 1:
             raise InputError(f"a database must be the only input, got {' '.join(names)}")
         return Source(str(places[0]), kind, tuple(places), dialect, sql)
     if sql is not None:
-        return Source("the query", "sql", tuple(places), dialect, sql)
+        return Source("the query", QUERY, tuple(places), dialect, sql)
     name = str(places[0]) if len(places) == 1 else f"{names[0]} ({len(places)} files)"
     return Source(name, kind, tuple(places), dialect)
 
@@ -380,9 +385,9 @@ def _standard_input(
         raise InputError(f"standard input (-) must be the only input, got {' '.join(names)}")
     if sql is not None:
         raise InputError("--sql needs files, got standard input; write it to a file first")
-    kind = format or "csv"
-    if FORMATS[kind].stream is None:
-        raise InputError(f"{kind} cannot be read from standard input; write it to a file first")
+    kind = FORMATS[format or "csv"]
+    if kind.stream is None:
+        raise InputError(f"{kind.name} cannot be read from standard input; write it to a file first")
     return Source("standard input", kind, (), dialect, None, stream or sys.stdin.buffer)
 
 

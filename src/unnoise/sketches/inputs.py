@@ -43,6 +43,7 @@ class Rows:
 
     columns : the columns of the items
     types : "int" or "str" for each column, None when there is nothing to tell from
+    size : number of rows
     stated : whether the columns have types of their own, so that the types say nothing about the rows
     counts : occurrences per row, None for one each
     person, group : the columns that say who is behind each row, and which group it is in, or None
@@ -50,15 +51,11 @@ class Rows:
 
     columns: tuple[Any, ...]
     types: tuple[str, ...] | None
+    size: int
     stated: bool = True
     counts: Int64 | None = None
     person: tuple[Any, ...] | None = None
     group: tuple[Any, ...] | None = None
-
-    @property
-    def size(self) -> int:
-        """Number of rows."""
-        return len(self.columns[0]) if self.columns else 0
 
 
 def read_items(items: Any, counts: Any = None, person: Any = None, group: Any = None) -> Iterator[Rows]:
@@ -217,7 +214,7 @@ def _clean(raw: list[Raw], beside: dict[str, list[Raw]]) -> Rows:
     types = None if any(c.type is None for c in raw) else tuple(str(c.type) for c in raw)
     stated = all(column.stated for column in raw)
     if any(column.type is None for column in everything):  # a column of nothing but nulls drops every row
-        return Rows((), types, stated)
+        return Rows((), types, 0, stated)
     masks = [column.valid for column in everything if column.valid is not None]
     valid = reduce(np.logical_and, masks) if masks else None
 
@@ -229,10 +226,11 @@ def _clean(raw: list[Raw], beside: dict[str, list[Raw]]) -> Rows:
             return column.values[valid]
         return as_series(column.values).filter(valid)
 
-    kept = {role: tuple(map(whole, columns)) for role, columns in beside.items()}
+    items, kept = tuple(map(whole, raw)), {role: tuple(map(whole, columns)) for role, columns in beside.items()}
     return Rows(
-        tuple(map(whole, raw)),
+        items,
         types,
+        len(items[0]),
         stated,
         counts=kept["counts"][0] if counts else None,
         person=kept.get("person"),

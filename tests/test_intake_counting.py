@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from unnoise import testing
 from unnoise.layout import hashed_layout
-from unnoise.sketches import counting, intake
+from unnoise.sketches import intake
 from unnoise.sketches.hashing import hash_columns, hash_words
 from unnoise.sketches.inputs import Rows, clean_rows
 from unnoise.sketches.sketch import Sketch
@@ -34,20 +34,20 @@ def test_as_numpy_adds(pairs: list[tuple[int, int]], sign: int, compiled: bool) 
     np.add.at(expected, where, sign * counts[: where.size])
     with pytest.MonkeyPatch.context() as patch:
         if not compiled:
-            patch.setattr(counting, "_product", lambda: None)
-        counting.scatter_add(cells, where, counts, sign)
+            patch.setattr(intake, "_product", lambda: None)
+        intake.scatter_add(cells, where, counts, sign)
     assert cells.tolist() == expected.tolist()
 
 
 def test_the_compiled_loop_is_found_here() -> None:
     """Where SciPy changes it, the slow way is taken in silence; this tells us."""
-    assert counting._product() is not None
+    assert intake._product() is not None
 
 
 def test_too_few_counts_are_refused() -> None:
     """The compiled loop would read on behind their end."""
     with pytest.raises(ValueError, match="counts must be at least as many as cells, got 2 for 3"):
-        counting.scatter_add(np.zeros(3, dtype=np.int64), np.array([0, 1, 2]), np.array([1, 1]))
+        intake.scatter_add(np.zeros(3, dtype=np.int64), np.array([0, 1, 2]), np.array([1, 1]))
 
 
 def test_a_changed_function_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,11 +57,11 @@ def test_a_changed_function_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None
         arguments[-1][:] = 7
 
     monkeypatch.setattr(_sparsetools, "csc_matvec", other)
-    counting._product.cache_clear()
+    intake._product.cache_clear()
     try:
-        assert counting._product() is None
+        assert intake._product() is None
     finally:
-        counting._product.cache_clear()
+        intake._product.cache_clear()
 
 
 def test_other_threads_run_meanwhile() -> None:
@@ -80,7 +80,7 @@ def test_other_threads_run_meanwhile() -> None:
     thread = threading.Thread(target=tick)
     thread.start()
     start = time.perf_counter()
-    counting.scatter_add(cells, where, counts)
+    intake.scatter_add(cells, where, counts)
     end = time.perf_counter()
     stop.set()
     thread.join()
@@ -113,10 +113,10 @@ def test_batches_counted_ahead_are_all_there(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("counted", [False, True])
 def test_a_piece_takes_back_what_it_has_added(stop: int, counted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("unnoise.sketches.hashing.BLOCK", 1 << 10)
-    monkeypatch.setattr(counting, "BLOCK", 1 << 10)
+    monkeypatch.setattr(intake, "BLOCK", 1 << 10)
     items = np.arange(300_000) % 64
     rows, layout = clean_rows({"items": items}, items if counted else None), hashed_layout(64, None, hash_seed=0)
-    told, real = threading.Event(), counting.scatter_add
+    told, real = threading.Event(), intake.scatter_add
     calls: list[int] = []
 
     def counting_calls(cells: Any, where: Any, counts: Any, sign: int = 1) -> None:
@@ -125,8 +125,8 @@ def test_a_piece_takes_back_what_it_has_added(stop: int, counted: bool, monkeypa
             told.set()
         real(cells, where, counts, sign)
 
-    monkeypatch.setattr(counting, "scatter_add", counting_calls)
-    for piece in (counting.Hashed(rows, layout), counting.Located(items, rows.counts, owned=False)):
+    monkeypatch.setattr(intake, "scatter_add", counting_calls)
+    for piece in (intake.Hashed(rows, layout), intake.Located(items, rows.counts, owned=False)):
         told.clear()
         calls.clear()
         cells = np.zeros(64, dtype=np.int64)
@@ -143,7 +143,7 @@ def test_memory_that_fails_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> Non
     with testing.noiseless():
         sketch = Sketch.hashed(2**10, epsilon=1)
     calls: list[int] = []
-    real = counting.scatter_add
+    real = intake.scatter_add
 
     def failing(cells: Any, where: Any, counts: Any, sign: int = 1) -> None:
         calls.append(sign)
@@ -152,7 +152,7 @@ def test_memory_that_fails_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> Non
         real(cells, where, counts, sign)
 
     monkeypatch.setattr("unnoise.sketches.hashing.BLOCK", 1 << 10)
-    monkeypatch.setattr(counting, "scatter_add", failing)
+    monkeypatch.setattr(intake, "scatter_add", failing)
     with pytest.raises(MemoryError):
         sketch.update(np.arange(5000))
     assert -1 in calls, "what was counted was taken back"
