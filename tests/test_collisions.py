@@ -228,3 +228,48 @@ def test_sums_of_many_items_are_refused_however_large(count, load):
     cells = count * rng.poisson(load, 512) + rng.geometric(0.6, 512) - rng.geometric(0.6, 512)
     with pytest.raises(OverloadError, match="cells would do"):
         reconstruct(NoisyCounts(cells, DiscreteLaplace("11/12"), hashed(512)))
+
+
+# ---------------------------------------------------------------- large counts close to each other
+
+
+def thrown(counts: np.ndarray, cells: int, epsilon: float, power: int, seed: int) -> NoisyCounts:
+    """Items of these counts in cells, under noise of a seed."""
+    rng = np.random.default_rng(seed)
+    exact = np.bincount(rng.integers(0, cells, counts.size), weights=counts, minlength=cells).astype(np.int64)
+    ends = rng.geometric(-math.expm1(-epsilon), (2, power, cells)).sum(axis=1)
+    return NoisyCounts(exact + ends[0] - ends[1], DiscreteLaplace(epsilon, power), hashed(cells))
+
+
+@pytest.mark.parametrize(("epsilon", "power"), [(0.3, 1), (1, 1), (1, 4)])
+def test_a_hill_narrower_than_a_block(epsilon, power):
+    """Devices that report every five minutes: once 16,000 of them were told as one count and 2,000 items of 1."""
+    rng = np.random.default_rng(3)
+    counts = 1 + rng.binomial(288, np.where(rng.random(20_000) < 0.8, 0.99, rng.random(20_000)))
+    found = reconstruct(thrown(counts, 2**15, epsilon, power, 4))
+    for answer, truth in ((found.distinct, counts.size), *((found.at_least(k), (counts >= k).sum()) for k in (100, 280))):
+        print(answer, truth)
+        assert abs(answer.value - truth) < 0.03 * truth
+        assert max(answer.low - truth, truth - answer.high) < 0.5 * (answer.high - answer.low)
+    top = found.at_least(288)
+    assert max(top.low - (counts >= 288).sum(), (counts >= 288).sum() - top.high) < top.high - top.low
+
+
+def test_counts_that_are_sums_of_others():
+    """249 + 50 = 299: once the items of 299 were told as more of 249, and both intervals excluded the truth."""
+    prices = np.array([5, 9, 10, 19, 25, 29, 49, 50, 75, 99, 121, 149, 199, 249, 299, 499, 999])
+    counts = np.random.default_rng(5).choice(prices, 20_000, p=prices**-0.7 / (prices**-0.7).sum())
+    found = reconstruct(thrown(counts, 2**15, 1, 1, 6))
+    for k in (75, 121, 199, 249, 299, 499):
+        answer, truth = found.exactly(k), (counts == k).sum()
+        print(k, answer, truth)
+        assert max(answer.low - truth, truth - answer.high) < 0.5 * (answer.high - answer.low)
+
+
+def test_what_a_block_hides_is_the_models():
+    """Half of the items of a wide block at one of its counts, behind noise as wide as the block: told, or marked."""
+    rng = np.random.default_rng(7)
+    counts = np.where(rng.random(20_000) < 0.05, 131, np.exp(rng.normal(4.8, 0.8, 20_000)).astype(np.int64) + 1)
+    answer, truth = reconstruct(thrown(counts, 2**15, 0.3, 1, 8)).exactly(131), (counts == 131).sum()
+    print(answer, truth, answer.data_share)
+    assert truth in answer or answer.data_share < 0.5
