@@ -1037,3 +1037,10 @@ def test_an_entropy_that_may_be_anything_is_marked() -> None:
     assert nothing.entropy.marked
     assert not sharp.entropy.marked
     assert (gone.entropy.high, gone.entropy.marked) == (0, False)
+
+
+def test_as_good_as_no_noise():
+    """Up to the largest ε: once the square of a variance below 10⁻¹⁶⁰ was divided by."""
+    found = un.direct(["a", "b", "b", "c"] * 3, epsilon=500)
+    assert [float(found.at_least(k)) for k in (1, 4, 6, 7)] == [3, 1, 1, 0]
+    assert found.distinct.low == found.distinct.high == 3

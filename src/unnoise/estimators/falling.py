@@ -97,7 +97,7 @@ def spread(weights: Floats, noise: DiscreteLaplace, tail: float) -> tuple[float,
     shrunk = weights / np.abs(weights).max()
     # a discrete Laplace variable of variance v has fourth cumulant v + 3·v²: that of a difference of geometrics
     one = noise.variance
-    excess = (one + 3 * one**2) / one**2 * float((shrunk**4).sum()) / float(shrunk @ shrunk) ** 2
+    excess = (1 / one + 3) * float((shrunk**4).sum()) / float(shrunk @ shrunk) ** 2
     z = -float(ndtri(tail))
     sure = float(np.abs(weights).sum()) * upper_quantile(noise, 1, tail / weights.size)
     return variance**0.5, min(variance**0.5 * (z + (z**3 - 3 * z) * excess / 24), sure)
