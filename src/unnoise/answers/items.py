@@ -94,7 +94,8 @@ class ItemProfile(ModelledProfile):
             square = float((self.mass * self.number)[near] @ self.support[near].astype(float) ** 2)
             shared = square * max(part.share / part.noisy.cells for part in law.used)
             far = law.tail.far_share, self.noisy.noise.variance + shared
-        return Grounds(law.posterior, 1, law.top, law.share, math.inf, 0.0, far, law.tail)
+        empty = sum(part.noisy.cells * math.exp(-self.number * part.share / part.noisy.cells) for part in law.used)
+        return Grounds(law.posterior, 1, law.top, law.share, math.inf, 0.0, far, law.tail, full=empty < 1)
 
     @property
     def total(self) -> Estimate:

@@ -111,6 +111,7 @@ class Grounds:
     above : number of items above the blocks, where the posterior does not tell it
     far : share of the items above the blocks that were seen, and the variance with which each was; None: there are none
     tail : the same items by themselves, where they share cells
+    full : whether no cell is left empty: how many items share one is then the model's
     """
 
     posterior: Posterior
@@ -121,6 +122,7 @@ class Grounds:
     above: float
     far: tuple[float, float] | None
     tail: Tail | None = None
+    full: bool = False
 
     @property
     def unseen(self) -> float:
@@ -174,7 +176,8 @@ class Grounds:
     def data_share(self, weights: Floats) -> float:
         """The variance stated over that of the cells alone."""
         stated, alone = (float(self.variance(weights[None], alone=each)[0]) for each in (False, True))
-        return min(1.0, stated / alone) if alone > 0 else 1.0
+        share = min(1.0, stated / alone) if alone > 0 else 1.0
+        return min(share, BELIEVED) if self.full else share
 
     def band_variance(self, lo: Int64, hi: Int64) -> Floats:
         """Variance of the number of items in each band: by the blocks up to the last row, by the tail above it."""
