@@ -1044,3 +1044,16 @@ def test_as_good_as_no_noise():
     found = un.direct(["a", "b", "b", "c"] * 3, epsilon=500)
     assert [float(found.at_least(k)) for k in (1, 4, 6, 7)] == [3, 1, 1, 0]
     assert found.distinct.low == found.distinct.high == 3
+
+
+@pytest.mark.parametrize("person", [None, True])
+def test_noise_far_below_0_does_not_tell_that_there_is_nothing(person):
+    """At ε = 0.3 noises are ± 5: no count that may occur is told as "0 to 0", nor reaches further than at_least."""
+    items = np.repeat(np.arange(900), np.repeat([1, 20, 60], 300))
+    for seed in range(5):
+        with testing.seeded(seed):
+            profile = testing.direct(items, epsilon=0.3, person=person)
+        for t in range(1, 60):
+            asked = profile.exactly(t)
+            assert 0 < asked.high <= profile.at_least(t).high, (seed, t)
+            assert asked.stderr > 0

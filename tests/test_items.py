@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import binom, chi2
 
 from oracles_items import sketch, zipf_numbers
+from unnoise import testing
 from unnoise.answers.items import ItemProfile, item_profile
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.errors import InputError
@@ -17,6 +18,7 @@ from unnoise.layout import Layout
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyCounts, NoisyProfile
 from unnoise.sketches.hashing import cells_of, hash_columns
+from unnoise.sketches.sketch import Sketch
 
 FALSE_ALARM = 1e-9
 
@@ -313,3 +315,18 @@ def test_nothing_seen_leaves_a_few_items_open():
     assert profile.quantile(0.5).high == max(1, math.floor(profile.total.high))
     wider = NoisyCounts(np.array([0, 0, 0, -1]), DiscreteLaplace(1), Layout(kind="hashed", cells=4, hash_seed=0))
     assert item_profile(wider.profile()).quantile(0.5).high >= 2
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_giant_in_a_level_that_is_left_out_is_one_item(seed):
+    """Its cell stands out; spread over all other items it would be hundreds of thousands."""
+    rng = np.random.default_rng(seed)
+    counts = np.append(np.floor(rng.random(20_000) ** (-1 / 1.5)).astype(np.int64), 10**7)
+    with testing.seeded(seed):
+        kept = Sketch.hashed(2**12, levels=16, epsilon=1, item_types=["int"])
+        kept.update(rng.integers(0, 2**62, counts.size), counts=counts)
+    profile = reconstruct(testing.release(kept))
+    assert counts.size in profile.distinct.at(1 - 1e-6)
+    assert float(profile.at_least(10**6)) == pytest.approx(1, abs=0.1)
+    assert float(profile.entropy) < 1
+    assert float(profile.total) == pytest.approx(float(profile.statistic(lambda t: t)))

@@ -13,6 +13,7 @@ import pytest
 from scipy import stats
 
 from oracles_answers import holds_between, noisy_profile
+from unnoise import testing
 from unnoise.answers.bands import Bands
 from unnoise.answers.estimate import NO_END, critical_level
 from unnoise.answers.modelled import Grounds
@@ -22,6 +23,7 @@ from unnoise.engine.channel import FAR, Blocks
 from unnoise.errors import InputError
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyProfile
+from unnoise.sketches.sketch import Sketch
 
 
 def geometric(rng, epsilon=0.5, power=1, cells=3000):
@@ -272,3 +274,29 @@ def test_a_band_holds_the_counts_of_a_block_that_lie_in_it(stride):
         expected = [np.mean((counts >= lo) & (counts <= hi)) for lo, hi in bands]
         assert np.allclose(found[:, j], expected)
     assert grounds.shares(np.array([7]), np.array([NO_END]))[0, -1] == 1
+
+
+def test_single_items_above_the_last_row_carry_the_noise_of_their_cell():
+    """One item of 10⁹: how often it occurred is known to within the noise, in every question about it."""
+    for seed in range(6):
+        with testing.seeded(seed):
+            sketch = Sketch.hashed(128, epsilon=1, item_types=["int"])
+            sketch.update([7], counts=[10**9])
+        profile = reconstruct(testing.release(sketch))
+        for k in range(10**9 - 3, 10**9 + 4):
+            asked = profile.at_least(k)
+            assert asked.low - 1e-6 <= float(k <= 10**9) <= asked.high + 1e-6, (seed, k)
+        assert 10**9 in profile.quantile(0.999)
+
+
+def test_exactly_never_exceeds_at_least_above_the_last_row():
+    for seed in range(4):
+        with testing.seeded(seed):
+            parts = [Sketch.hashed(128, epsilon=1, item_types=["int"]) for _ in range(1 + 11 * (seed % 2))]
+            parts[0].update(np.arange(18), counts=[3] * 5 + [40] * 3 + [1] * 10)
+        profile = reconstruct(testing.release(sum(parts[1:], parts[0])))
+        for k in (38, 39, 40, 41, 50, 100):
+            one, all_above = profile.exactly(k), profile.at_least(k)
+            assert one.low <= all_above.low + 1e-9, (seed, k)
+            assert one.high <= all_above.high + 1e-9, (seed, k)
+            assert all_above.stderr <= max(all_above.high - all_above.low, 1), (seed, k)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import errno
 import io
 import json
 import os
@@ -15,6 +16,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from command_tools import run_in
 from unnoise.answers.compare import compare
 from unnoise.answers.estimate import TOO_NOISY, Estimate
 from unnoise.answers.export import SUFFIXES, WRITERS, check_suffix, comparison_document, profiles_document
@@ -23,7 +25,7 @@ from unnoise.answers.reconstruct import reconstruct
 from unnoise.answers.render import first_sentence, sensible
 from unnoise.answers.report import report_page
 from unnoise.api import direct
-from unnoise.cli import main
+from unnoise.cli import _output, main
 from unnoise.cli._output import print_sheets
 from unnoise.errors import InputError
 from unnoise.sketches.sketch import Sketch
@@ -374,3 +376,39 @@ def test_items_of_data_are_no_option(shell, tmp_path):
     (tmp_path / "x.csv").write_text("n\n7\n")
     asked = ("profile", tmp_path / "x.csv", "-c", "n", "--int", "-e", "1", "--domain", "5", "--unknown", "error")
     assert "unnoise: every item must be in the declared domain 0…4" in shell(*asked, code=2)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("profile", "-o", "out.html"),
+        ("profile", "--sketch", "--cells", "128", "-o", "out.html"),
+        ("sketch", "--cells", "128", "-o", "out.sketch"),
+    ],
+)
+def test_an_output_that_appears_while_rows_are_read_is_kept(tmp_path, monkeypatch, words):
+    """Two commands at once: the later one is refused before it costs ε, and what the first has paid for stays."""
+    (tmp_path / "rows.csv").write_text("url\na\nb\na\n")
+    out, checked = tmp_path / words[-1], _output.check_output
+
+    def then_another_writes(output, *rest, **options):
+        checked(output, *rest, **options)
+        out.write_text("paid for")
+
+    monkeypatch.setattr(_output, "check_output", then_another_writes)
+    done = run_in(tmp_path, words[0], "rows.csv", "-c", "url", "-e", 1, "--ledger", "spent.ledger", *words[1:])
+    assert (done.returncode, out.read_text()) == (2, "paid for")
+    assert "exists already" in done.stderr
+    assert not (tmp_path / "spent.ledger").exists()
+
+
+def test_an_answer_that_the_disk_does_not_take_is_printed(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (tmp_path / "rows.csv").write_text("url\na\nb\na\n")
+    monkeypatch.setattr(_output, "write_whole", full)
+    done = run_in(tmp_path, "profile", "rows.csv", "-c", "url", "-e", 1, "--ledger", "off", "-o", "out.html")
+    assert done.returncode == 2
+    assert "distinct items" in done.stdout
+    assert done.stderr.strip().endswith("out.html: No space left on device")

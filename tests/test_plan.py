@@ -284,3 +284,8 @@ def test_every_reconstruction_of_a_comparison_is_told() -> None:
     told: list[tuple[int, int]] = []
     compare([1, 2, 0], epsilon=1, methods=["isotonic", "linear"], repetitions=3, step=lambda *now: told.append(now))
     assert told == [(done, 6) for done in range(1, 7)]
+
+
+def test_items_of_a_known_domain_are_refused_where_they_would_say_nothing():
+    with pytest.raises(InputError, match="items must be left out for a known domain"):
+        plan(epsilon=1, cells=1024, items=10)

@@ -219,6 +219,18 @@ def curve(browser) -> str:
 
 
 @pytest.mark.browser
+def test_long_words_stay_on_a_phone(browser, one, tmp_path):
+    """A title or noun without a space is broken, not cut off, and leaves its button to be touched."""
+    path = tmp_path / "long.html"
+    text = report(one[0], title="Donaudampfschifffahrt" * 3, asked=Asked(noun=noun("Kapitän" * 7)))
+    path.write_text(text, encoding="utf-8")
+    show(browser, path, width=360, height=800)
+    ends = "return [...document.querySelectorAll('.brand, h1, h2, .lede')].map(e => e.scrollWidth - e.clientWidth)"
+    assert max(browser.execute_script(ends)) <= 0
+    assert browser.execute_script("return document.getElementById('theme').getBoundingClientRect().right") <= 360
+
+
+@pytest.mark.browser
 @pytest.mark.parametrize(
     ("name", "options"),
     [

@@ -396,6 +396,7 @@ def test_a_consistent_table_keeps_every_rule(tmp_path):
     sets = [np.arange(3000), np.arange(2000, 4000), np.arange(2500, 2600), np.arange(4000)]
     noisy = thrown(sets, 1 << 13, 0.7, rng)
     table = un.consistent_table(dict(zip("abcd", noisy)), subsets="all", max_count=1)
+    assert (len(table), tuple(table)) == (len(table.rows), table.rows)
     assert len(table.rows) == 15
     by_set = {frozenset(row.sites): row for row in table.rows}
     for one, row in by_set.items():

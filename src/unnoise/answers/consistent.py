@@ -24,7 +24,7 @@ the values, by widening only.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -92,6 +92,12 @@ class SiteTable(Columnar):
         if not found:
             raise InputError(f"sites must be a subset of the table, got {sorted(wanted)}")
         return found[-1]
+
+    def __iter__(self) -> Iterator[SiteRow]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Return all rows as plain Python."""

@@ -3,7 +3,8 @@
 **Items with count ≥ t** ("at_least"): limits of the whole diagram (:mod:`unnoise.answers.diagram`), which hold for
 finite samples and fall; noise being whole, they cover more than nominal. Differences S(lo) − S(hi + 1) of single
 columns that surely hold boxes carry two noises, whose exact law is the noise of power 2; elsewhere each side takes half
-the error.
+the error. Such a difference below 0 is noise, and more of it says nothing more: beyond one deviation it lowers no limit
+(else the items at a count would be *0 to 0* in one case of forty where there are none).
 
 **"exactly"** (noise on f): the sum of n numbers carries the noise of power n; blocks inside the range bound from below,
 blocks that meet it from above.
@@ -119,17 +120,18 @@ class DirectProfile(Profile):
         return np.eye(lo.size)
 
     def _falling(self, found: Limits, lo: Int64, hi: Int64, level: float) -> Limits:
-        """The same, where counts have no end with limits that fall, as S does: the least wide ones that hold these."""
+        """The same, where counts have no end with limits that fall, as S does: the least wide ones that hold these.
+
+        No other band that begins at t holds more than S(t).
+        """
         curve, opened = self.curve, hi >= min(int(self.curve.last[-1]), NO_END)
-        if not opened.any():
-            return found
         _, _, low, high = _between_exactly(curve, curve.first, np.full_like(curve.first, NO_END), level)
         low, high = np.append(np.minimum.accumulate(low), 0.0), np.maximum.accumulate(high[::-1])[::-1]
         inside = np.minimum(lo, int(curve.last[-1]))
         low, high = low[np.searchsorted(curve.first, inside)], high[np.searchsorted(curve.last, inside)]
-        some = opened & (hi >= lo) & ((lo <= int(curve.last[-1])) | (int(curve.last[-1]) == TOP))
-        low, high = (np.where(some, mine, old) for mine, old in ((low, found.low), (high, found.high)))
-        return Limits(found.estimate, found.stderr, low, high)
+        some = (hi >= lo) & ((lo <= int(curve.last[-1])) | (int(curve.last[-1]) == TOP))
+        high = np.where(some, np.where(opened, high, np.minimum(found.high, high)), found.high)
+        return Limits(found.estimate, found.stderr, np.where(some & opened, low, np.minimum(found.low, high)), high)
 
     @cached_property
     def _diagram(self) -> Diagram:
@@ -146,8 +148,9 @@ class DirectProfile(Profile):
         both = beyond <= min(self._diagram.sure, known)
         at, after = (np.minimum(t, max(known, 1)) - 1 for t in (lo, beyond))
         raw = (curve.numbers[at] - curve.numbers[after] + curve.above[at] - curve.above[after]).astype(float)
-        q = upper_quantile(curve.noise, 2, tail)
-        low, high = np.where(both, (raw - q).clip(0), low), np.minimum(np.where(both, raw + q, high), one[1])
+        q, far = upper_quantile(curve.noise, 2, tail), -math.floor(math.sqrt(2 * curve.noise.variance))
+        low = np.where(both, (raw - q).clip(0), low)
+        high = np.minimum(np.where(both, np.maximum(raw, far) + q, high), one[1])
         low, high = np.where(opened, one[0], low), np.where(opened, one[1], np.maximum(high, low))
         estimate = np.where(both & ~opened, raw, self._band_values(lo, hi))
         stderr = (high - low) / (2 * float(ndtri(1 - tail)))
@@ -317,10 +320,11 @@ def _between_exactly(curve: NoisyCurve, lo: Int64, hi: Int64, level: float) -> L
     within = np.searchsorted(curve.first, lo), np.searchsorted(curve.last, hi, side="right")
     within = within[0], np.maximum(within[1], within[0])
     tail, sums = (1 - level) / 2, [running[b] - running[a] for a, b in (met, within)]
-    high = sums[0] + _quantiles(curve, met[1] - met[0], tail)
+    stderr = np.sqrt((met[1] - met[0]) * curve.noise.variance)
+    seen = np.where(hi < min(end, NO_END), np.maximum(sums[0], -np.floor(stderr)), sums[0])
+    high = seen + _quantiles(curve, met[1] - met[0], tail)
     low = sums[1] - _quantiles(curve, within[1] - within[0], tail)
     share = (hi - lo + 1.0) / (curve.last[met[1] - 1] - curve.first[met[0]] + 1.0)
-    stderr = np.sqrt((met[1] - met[0]) * curve.noise.variance)
     columns = (sums[0] * share, stderr, low.clip(0), high.clip(0))
     return Limits(*(np.where(empty, 0.0, column) for column in columns))
 

@@ -34,7 +34,7 @@ from scipy.optimize import brentq
 
 from ..arrays import Floats, Int64
 from ..errors import InputError
-from ..estimators.collisions import ItemLaw, collisions, decompound
+from ..estimators.collisions import ItemLaw, collisions, decompound, ranges
 from ..estimators.methods import METHODS, Notice, estimate_law
 from ..noisy import NoisyProfile
 from .estimate import TOO_NOISY, Estimate
@@ -53,6 +53,13 @@ HIGH_LOAD = 2.0
 
 MOSTLY_MODEL = 0.25
 """Share of data below which a notice is given: the model has halved the error, or more."""
+
+OUTSTANDING, SURELY = 10.0, 1e-6
+"""A cell stands out above so many usual ones of its level, and above all noise but with this chance."""
+
+MISSED, FEWER = 0.5, 16
+"""Share of what is accounted for that must be missing for giants to be looked for, and how many make it up at most."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ItemProfile(ModelledProfile):
@@ -89,11 +96,11 @@ class ItemProfile(ModelledProfile):
     @cached_property
     def _grounds(self) -> Grounds:
         law, near = self.law, self.support <= self.law.top
-        far = None
-        if law.tail is not None:  # what smaller items add to the cell of a large one has the variance Σ λ_t·t²
+        far = None  # what smaller items add to the cell of a large one has the variance Σ λ_t·t²
+        if law.tail is not None or not near.all():
             square = float((self.mass * self.number)[near] @ self.support[near].astype(float) ** 2)
             shared = square * max(part.share / part.noisy.cells for part in law.used)
-            far = law.tail.far_share, self.noisy.noise.variance + shared
+            far = 1.0 if law.tail is None else law.tail.far_share, self.noisy.noise.variance + shared
         empty = sum(part.noisy.cells * math.exp(-self.number * part.share / part.noisy.cells) for part in law.used)
         return Grounds(law.posterior, 1, law.top, law.share, math.inf, 0.0, far, law.tail, full=empty < 1)
 
@@ -135,6 +142,29 @@ def item_profile(
 def total_of(noisy: NoisyProfile) -> float:
     """Return the sum of all cells, at least 0."""
     return max(0.0, float(noisy.values.astype(float) @ noisy.tally))
+
+
+def _with_giants(support: Int64, items: Floats, noisy: NoisyProfile, law: ItemLaw) -> tuple[Int64, Floats]:
+    """Add the items that stand out in levels too full to be used, where the others do not account for the total.
+
+    Such a cell counts as one item, less what the cells of its level usually hold; spread over all others by calibration
+    it would be thousands.
+    """
+    have = float(support.astype(float) @ items)
+    left = total_of(noisy) - have
+    unused = [part.noisy for part in ranges(noisy) if all(part.noisy is not used.noisy for used in law.used)]
+    if left < MISSED * have or not unused:
+        return support, items
+    giants: list[int] = []
+    for part in unused:
+        usual = int(part.values[np.searchsorted(np.cumsum(part.tally), part.cells / 2)])
+        clear = max(law.top, OUTSTANDING * usual, noisy.noise.reach(SURELY / part.cells), left / FEWER + usual)
+        out = part.values > clear
+        giants += np.repeat(part.values[out] - usual, part.tally[out]).tolist()
+    if not giants or sum(giants) > 2 * left:
+        return support, items
+    counts, where = np.unique(np.append(support, giants), return_inverse=True)
+    return counts, np.bincount(where, weights=np.append(items, np.ones(len(giants)))).astype(float)
 
 
 def _calibrated(support: Int64, items: Floats, total: float) -> Floats:
@@ -182,6 +212,8 @@ def _wrap(
 ) -> ItemProfile:
     """Turn item numbers into shares, with notices; an empty sketch has all its (no) items at count 1."""
     total = total_of(noisy)
+    if law is not None and max_count is None:
+        support, items = _with_giants(support, items, noisy, law)
     items = _calibrated(support, items, total)
     number = float(items.sum())
     if total == 0 or number == 0:

@@ -278,23 +278,33 @@ class ModelledProfile(Profile):
     def _beyond(self, lo: Int64, hi: Int64, level: float, found: Limits) -> Limits:
         """Bands above the blocks: of those without an end limits are as far from the value as at the last block.
 
-        Every cell of a domain is seen by itself there. Where items share cells and none is seen above the last row,
-        there may be what may lie there at all; a tail's variance is among that of the bands.
+        And as far as the noise moves the count of a single item. Every cell of a domain is seen by itself there. Where
+        items share cells and none is seen above the last row, there may be what may lie there at all; a tail's variance
+        is among that of the bands, none of which holds more than there may be at or above it.
         """
         grounds, (curve_low, curve_high, total) = self._grounds, self._curve(level)
         last = self._band_values(np.array([grounds.top]), np.array([NO_END]))[0]
-        value, opened = self._band_values(lo, np.full_like(lo, NO_END)), hi >= NO_END
+        ends, blur, opened = np.full_like(lo, NO_END), self.noisy.noise.reach(1 - level), hi >= NO_END
+        moved = np.maximum(lo - blur, grounds.top + 1), lo, np.minimum(lo, FAR - blur) + blur
+        most, value, least = (self._band_values(k, ends) for k in moved)
         edge = min(curve_high[-1], total / max(grounds.top, 1))
-        high = np.minimum(value + max(edge - last, 0.0), total / np.maximum(lo, 1))
-        low = np.maximum(value - max(last - curve_low[-1], 0.0), 0.0)
+        high = np.minimum(np.maximum(value + max(edge - last, 0.0), most), total / np.maximum(lo, 1))
+        low = np.maximum(np.minimum(value - max(last - curve_low[-1], 0.0), least), 0.0)
         closed = found
         if math.isfinite(grounds.whole) and not opened.all():
             plain = super()._bands(lo, hi, level)
             closed = Limits(plain.estimate, plain.stderr, np.minimum(plain.low, low), np.minimum(plain.high, high))
         elif grounds.tail is None:
             closed = Limits(*found[:3], np.maximum(found.high, high))
+        else:
+            near, sure = (self._band_values(first, np.minimum(hi, FAR - blur) + by)
+                          for first, by in ((moved[0], blur), (moved[2], -blur)))  # fmt: skip
+            reached = np.minimum(np.maximum(found.high, near), high)
+            closed = Limits(*found[:2], np.minimum(found.low, sure.clip(0)), reached)
         mine = Limits(found.estimate, found.stderr, np.minimum(low, high), high)
-        return Limits(*(np.where(opened, one, other) for one, other in zip(mine, closed)))
+        better = Limits(*(np.where(opened, one, other) for one, other in zip(mine, closed)))
+        within = np.maximum(better.high - better.low, 1.0)  # many noises, taken out of one cell, would be millions
+        return Limits(better.estimate, np.minimum(better.stderr, within), better.low, better.high)
 
     def _curve(self, level: float) -> tuple[Floats, Floats, float]:
         """Limits of the number of items at or above each count of the blocks, non-increasing, and of all occurrences.
@@ -436,5 +446,6 @@ class ModelledProfile(Profile):
                     low = middle
             return float(high)
 
-        z = float(ndtri((1 + level) / 2))
-        return first(z), first(-z)
+        z, blur = float(ndtri((1 + level) / 2)), self.noisy.noise.reach(1 - level)
+        low, high = first(z), first(-z)  # the count of a single item above the blocks carries the noise of its cell
+        return max(low - blur, grounds.top) if low > grounds.top else low, high + blur * (high > grounds.top)

@@ -223,6 +223,8 @@ def plan(
         "cap": None if cap is None else check_integer("cap", cap, 1),
     }  # fmt: skip
     many = None if items is None else check_integer("items", items, 1, 10**15)
+    if many is not None and kind == "known":
+        raise InputError("items must be left out for a known domain (kind), which has a cell for each; hashed has them")
 
     def setting(eps: float, d: int) -> Setting:
         domain = d if kind == "known" else many or d

@@ -75,7 +75,10 @@ def check_answers(showing: Showing, inputs: Iterable[str | None]) -> None:
 
 
 def show_profiles(profiles: Mapping[str, Profile], guarantee: str, showing: Showing, *, quiet: bool = False) -> None:
-    """Write the profiles into the file asked for, if any, and print them unless that went to standard output."""
+    """Write the profiles into the file asked for, if any, and print them unless that went to standard output.
+
+    What cannot be written (a full disk) is printed none the less: it has cost ε.
+    """
     from ..answers.export import profiles_document
     from ..answers.questions import sheets
     from ..answers.report import report_page, warnings_of
@@ -88,7 +91,13 @@ def show_profiles(profiles: Mapping[str, Profile], guarantee: str, showing: Show
             named, title=title, guarantee=guarantee, warnings=warnings_of(named),
             page=lambda: report_page(named, title=title, guarantee=guarantee),
         )  # fmt: skip
-        write_document(document, showing.output)
+        try:
+            write_document(document, showing.output)
+        except OSError as error:
+            if showing.output == "-":
+                raise
+            print_sheets(named, guarantee, as_json=showing.as_json)
+            raise OSError(error.errno, error.strerror, showing.output) from error
     if showing.output != "-" and not quiet:
         print_sheets(named, guarantee, as_json=showing.as_json)
 

@@ -75,6 +75,8 @@ def profile(request: Profiling) -> None:
 
 def _sketched(request: Profiling) -> tuple[Mapping[str, Profile], str]:
     """Answer through a sketch; what no estimator takes is refused before it costs ε."""
+    from ._output import check_output
+
     if request.method != "auto" or request.max_count is not None:
         from ..estimators.methods import check_max_count, check_method
 
@@ -82,6 +84,7 @@ def _sketched(request: Profiling) -> tuple[Mapping[str, Profile], str]:
         check_max_count(request.max_count, least=0 if request.domain else 1)
     charge = open_charge(request, "profile")
     target = sketch_data(request, answers=True)
+    check_output(request.output, force=request.force)  # another command may have been faster
     charge.write()
     sketches = target.sketches if hasattr(target, "sketches") else {"": target}
     try:
@@ -112,6 +115,7 @@ def sketch(request: Sketching) -> None:
     check_output(request.output, [*request.inputs, request.domain], force=request.force, folder=grouped)
     charge = open_charge(request, "sketch")
     target = sketch_data(request, {"label": request.label, "site": request.site, "period": request.period})
+    check_output(request.output, force=request.force, folder=grouped)  # another command may have been faster
     charge.write()
     save_sketch(target, request.output)
     if request.output != "-":
@@ -464,7 +468,7 @@ def direct_profiles(request: Profiling) -> tuple[dict[str, DirectProfile], str]:
     """Count what was asked for, exactly and in memory, and return the profiles with their guarantee."""
     from ..holding import count_exactly, share_of_all, unit_of
     from ..reading.groups import check_names
-    from ._output import note, saying, with_progress
+    from ._output import check_output, note, saying, with_progress
 
     charge = open_charge(request, "direct")
     groups = None if request.groups is None else check_names(as_names(request.groups))
@@ -475,6 +479,7 @@ def direct_profiles(request: Profiling) -> tuple[dict[str, DirectProfile], str]:
         batches = with_progress(source.batches(wanted), source.rows(), "reading")
         rows = _held_rows(batches, persons_are_items=request.persons_are_items)
         exact = count_exactly(rows, unit, groups, together=whole is not None)
+    check_output(request.output, force=request.force)  # another command may have been faster
     charge.write()
     from ..api import release_and_answer  # loads SciPy, which no error above has to wait for
 
