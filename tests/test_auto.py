@@ -18,8 +18,8 @@ from unnoise.engine.search import average
 from unnoise.errors import ConvergenceError
 from unnoise.estimators import auto as module
 from unnoise.estimators.auto import auto, body_law, posterior_profile, whole_cells
-from unnoise.estimators.banded import likelihood
 from unnoise.estimators.isotonic import isotonic
+from unnoise.estimators.likelihood import likelihood
 from unnoise.estimators.paper import paper
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyProfile

@@ -46,8 +46,8 @@ from ..noisy import NoisyProfile, combine
 from .channel import Bands, Dense, Grid
 
 __all__ = [
-    "ENOUGH", "BandedChannel", "Body", "Few", "SeenLaw", "body_of", "cells_in", "dense_runs", "runs_within",
-    "window_of",
+    "ENOUGH", "BandedChannel", "Body", "Few", "Sandwich", "SeenLaw", "body_of", "cells_in", "dense_runs",
+    "runs_within", "window_of",
 ]  # fmt: skip
 
 Int32 = NDArray[np.int32]
@@ -168,6 +168,29 @@ def _widened(runs: list[tuple[int, int]], window: int, bound: int | None) -> lis
 # ── the channel ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+class Sandwich:
+    """d ↦ T·diag(d)·Tᵀ for a tridiagonal T: its diagonal and the two above it, products of T's entries taken once.
+
+    left, middle, right : T[i, i−1], T[i, i] and T[i, i+1]
+
+    >>> Sandwich(np.array([0.0, -1, -1]), np.full(3, 2.0), np.array([-1.0, -1, 0]))(np.ones(3))
+    [array([5., 6., 5.]), array([-4., -4.]), array([1.])]
+    """
+
+    def __init__(self, left: Floats, middle: Floats, right: Floats) -> None:
+        self.squares = left[1:] ** 2, middle**2, right[:-1] ** 2
+        self.beside = middle[:-1] * left[1:], right[:-1] * middle[1:]
+        self.across = right[:-2] * left[2:]
+
+    def __call__(self, d: Floats) -> list[Floats]:
+        """For one diagonal d."""
+        before, here, after = self.squares
+        diagonal = here * d
+        diagonal[1:] += before * d[:-1]
+        diagonal[:-1] += after * d[1:]
+        return [diagonal, self.beside[0] * d[:-1] + self.beside[1] * d[1:], self.across * d[1:-1]]
+
+
 @dataclass(frozen=True, eq=False)
 class SeenLaw:
     """A profile seen through a banded channel: its masses f, the law m = K f, the log likelihood of the cells."""
@@ -192,28 +215,18 @@ class BandedChannel:
         last = np.cumsum(size) - 1
         first = last - size + 1
         c = a / gap**2
-        self.left = np.full(size.sum(), -c)
-        self.right = np.full(size.sum(), -c)
-        self.middle = np.full(size.sum(), 1 + 2 * c)
+        left, right, middle = np.full(size.sum(), -c), np.full(size.sum(), -c), np.full(size.sum(), 1 + 2 * c)
         long = size > 1
-        self.middle[first] = self.middle[last] = np.where(long, 1 / gap, 1.0)
-        self.left[first[long] + 1] = self.right[last[long] - 1] = -a / gap
-        self.left[first] = self.right[last] = 0.0
+        middle[first] = middle[last] = np.where(long, 1 / gap, 1.0)
+        left[first[long] + 1] = right[last[long] - 1] = -a / gap
+        left[first] = right[last] = 0.0
         # the first and last row of a run, times 1 − a, make T symmetric, and it is positive definite
         self.ends = np.ones(size.sum())
         self.ends[first] = self.ends[last] = np.where(long, gap, 1.0)
-        beside = (self.ends * self.right)[:-1] if size.sum() > 1 else np.zeros(1)
-        self.diagonal, self.beside, _ = dpttrf(self.ends * self.middle, beside)
+        beside = (self.ends * right)[:-1] if size.sum() > 1 else np.zeros(1)
+        self.diagonal, self.beside, _ = dpttrf(self.ends * middle, beside)
         self.log_det_inverse = float(np.log(self.diagonal).sum() - np.log(self.ends).sum())
-        left, middle, right = self.left, self.middle, self.right
-        self.products = (
-            left[1:] ** 2,
-            middle**2,
-            right[:-1] ** 2,
-            middle[:-1] * left[1:],
-            right[:-1] * middle[1:],
-            right[:-2] * left[2:],
-        )
+        self.around = Sandwich(left, middle, right)
 
     def at(self, mass: Floats) -> SeenLaw:
         """See masses; the total is Poisson, so they need not add up to 1: value = d·(Σ y·log m − Σ f)."""
@@ -242,7 +255,7 @@ class BandedChannel:
 
     def hold(self, prior: Bands) -> Floats:
         """Put the prior into an interleaved system, steepened."""
-        n, half = self.middle.size, max(2 * (len(prior) - 1), 4)
+        n, half = self.counts.size, max(2 * (len(prior) - 1), 4)
         middle = 2 * half
         system = np.zeros((3 * half + 1, 2 * n), order="F")
         for k, band in enumerate(prior):
@@ -261,10 +274,7 @@ class BandedChannel:
         middle = 2 * half
         system = held.copy(order="F")
         system[middle, 0::2] += curvature
-        before, here, after, to_here, to_after, across = self.products
-        outer = [here * m, to_here * m[:-1] + to_after * m[1:], across * m[1:-1]]  # superdiagonals of T·M·Tᵀ
-        outer[0][1:] += before * m[:-1]
-        outer[0][:-1] += after * m[1:]
+        outer = self.around(m)
         scale = 1 / np.sqrt(outer[0])
         for k in range(1, min(3, n)):
             band = outer[k] * scale[:-k] * scale[k:]

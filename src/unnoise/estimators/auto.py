@@ -48,8 +48,8 @@ from ..engine.search import Search, average, find_models, weights
 from ..errors import ConvergenceError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile, combine
-from .banded import likelihood
 from .isotonic import isotonic
+from .likelihood import likelihood
 from .linear import convolve, convolve_valid
 from .methods import Fit, check_input
 
