@@ -46,7 +46,7 @@ from ..noisy import NoisyProfile, combine
 from .channel import Bands, Dense, Grid
 
 __all__ = [
-    "ENOUGH", "BandedChannel", "Body", "Few", "Sandwich", "SeenLaw", "body_of", "cells_in", "dense_runs",
+    "ENOUGH", "BandedChannel", "Body", "Few", "Sandwich", "SeenLaw", "body_of", "cells_between", "dense_runs",
     "runs_within", "window_of",
 ]  # fmt: skip
 
@@ -93,22 +93,20 @@ def window_of(noise: DiscreteLaplace) -> int:
     return max(2, math.ceil(4 * math.sqrt(noise.power) / noise.epsilon))
 
 
-def dense_runs(values: Int64, tally: Int64, window: int, few: int) -> list[tuple[int, int]]:
-    """Return the runs of counts where at least ``few`` cells lie within ±window.
+def dense_runs(values: Int64, tally: Int64, window: int, few: int) -> Int64:
+    """Return the runs of counts where at least ``few`` cells lie within ±window: first and last of each.
 
     >>> dense_runs(np.array([0, 1, 3, 500]), np.array([6, 6, 1, 1]), 4, 8)
-    [(0, 3)]
+    array([[0, 3]])
     """
-    before = np.concatenate([[0], np.cumsum(tally)])
-    near = before[np.searchsorted(values, values + window, "right")] - before[np.searchsorted(values, values - window)]
-    dense = values[near >= few]
+    dense = values[cells_between(values, tally, values - window, values + window) >= few]
     if dense.size == 0:
-        return []
+        return np.zeros((0, 2), dtype=np.int64)
     low, high = dense - window, dense + window
     apart = np.flatnonzero(low[1:] > high[:-1] + 1)
     first = values[np.searchsorted(values, low[np.concatenate([[0], apart + 1])])]
     last = values[np.searchsorted(values, high[np.concatenate([apart, [dense.size - 1]])], "right") - 1]
-    return [(int(a), int(b)) for a, b in zip(first, last)]
+    return np.stack([first, last], axis=1)
 
 
 def body_of(noisy: NoisyProfile, bound: int | None) -> Body | None:
@@ -118,40 +116,36 @@ def body_of(noisy: NoisyProfile, bound: int | None) -> Body | None:
     """
     window = window_of(noisy.noise)
     values, tally = combine([(np.clip(noisy.values, 0, bound), noisy.tally)])
-    at_first = cells_in(dense_runs(values, tally, window, ENOUGH), values, tally).sum()
+    at_first = cells_between(values, tally, *dense_runs(values, tally, window, ENOUGH).T).sum()
     for most in (LIMIT, WIDEST):
-        runs = runs_within(values, tally, window, most)
-        if runs and 2 * cells_in(runs, values, tally).sum() >= at_first:
+        dense = runs_within(values, tally, window, most)
+        if dense.size and 2 * cells_between(values, tally, *dense.T).sum() >= at_first:
             break
     else:
         return None
-    runs = _widened(runs, window, bound)
-    inside = np.zeros(values.size, dtype=bool)
-    for low, high in runs:
-        inside |= (values >= low) & (values <= high)
+    runs = _widened(dense.tolist(), window, bound)
     counts = np.concatenate([np.arange(low, high + 1) for low, high in runs])
-    cells = np.zeros(counts.size, dtype=np.int64)
+    inside, cells = np.isin(values, counts), np.zeros(counts.size, dtype=np.int64)
     cells[np.searchsorted(counts, values[inside])] = tally[inside]
     return Body(runs, counts, cells, values[~inside], tally[~inside])
 
 
-def runs_within(values: Int64, tally: Int64, window: int, limit: int) -> list[tuple[int, int]]:
+def runs_within(values: Int64, tally: Int64, window: int, limit: int) -> Int64:
     """Runs of at most ``limit`` counts together, by the least local number that leaves no more."""
     runs, few = dense_runs(values, tally, window, ENOUGH), ENOUGH
-    while sum(high - low + 1 for low, high in runs) > limit:
+    while (np.diff(runs) + 1).sum() > limit:
         few *= 2
         runs = dense_runs(values, tally, window, few)
     return runs
 
 
-def cells_in(runs: list[tuple[int, int]], values: Int64, tally: Int64) -> Int64:
-    """Number of cells in each run."""
+def cells_between(values: Int64, tally: Int64, low: Int64, high: Int64) -> Int64:
+    """Number of cells from each ``low`` to each ``high``, both ends included."""
     before = np.concatenate([[0], np.cumsum(tally)])
-    ends = np.searchsorted(values, [high for _, high in runs], "right")
-    return np.asarray(before[ends] - before[np.searchsorted(values, [low for low, _ in runs])])
+    return np.asarray(before[np.searchsorted(values, high, "right")] - before[np.searchsorted(values, low)])
 
 
-def _widened(runs: list[tuple[int, int]], window: int, bound: int | None) -> list[tuple[int, int]]:
+def _widened(runs: list[list[int]], window: int, bound: int | None) -> list[tuple[int, int]]:
     """Start the first run at 0 where 0 is near, and give every run a few counts, so that a walk can start on it."""
     wide: list[tuple[int, int]] = []
     for low, high in runs:

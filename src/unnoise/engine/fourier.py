@@ -11,8 +11,8 @@ spread evenly, and noisy counts to *rows*; both through running sums: with M₂ 
 block [s, e) that shows at or below v is (M₂[v − s] − M₂[v − e])/(e − s). Blocks may overlap: a single count inside a
 wide block is an *atom*.
 
-Where all counts are multiples of p (:func:`likely_strides`), blocks are made of its multiples, M₂ cumulates in strides
-of p, Σ_i M₁[v − ip], and walks count in units of p. Atoms may be at any count.
+Where all counts are multiples of p (:func:`.channel.likely_strides`), blocks are made of its multiples, M₂ cumulates in
+strides of p, Σ_i M₁[v − ip], and walks count in units of p. Atoms may be at any count.
 
 The transform is taken on the circle |z| = r < 1 with r^L = 10⁻⁸, L its length [1]_: what lies past L comes back
 multiplied by 10⁻⁸, and rounding grows by r^(−L/2) = 10⁴ at most. Items past every row only say "above": e^(−Λ) and one
@@ -39,7 +39,7 @@ from ..arrays import Floats, Int64
 from ..noise import DiscreteLaplace
 from .channel import FAR, Blocks, Dense, Grid, counts_in_blocks
 
-__all__ = ["FourierChannel", "Part", "SeenRows", "likely_strides", "rows_of"]
+__all__ = ["FourierChannel", "Part", "SeenRows", "rows_of"]
 
 Complex = NDArray[np.complex128]
 
@@ -65,12 +65,6 @@ AT_ONCE = 1 << 20
 
 PER_OCTAVE = 24
 """Rows to the octave far up: 3 % of a count."""
-
-MOST_STRIDE, STRAY = 100, 4.0
-"""Largest number that all counts may be multiples of; standard errors by which the cells may stray from that."""
-
-LARGEST = 1 << 12
-"""Noisy counts above are not asked what they are multiples of: the others tell."""
 
 FINENESS = 8
 """Rows to a standard deviation of the noise: what is told apart within one is (1/8)²/12 = 0.1 % of its information."""
@@ -358,32 +352,6 @@ class FourierChannel(Dense):
         """Share of the cells that only the background explains."""
         lost = [part.tally @ (BACKGROUND / part.cells / rows) for part, rows in zip(self.parts, state.rows)]
         return float(sum(lost)) / sum(part.cells for part in self.parts)
-
-
-def likely_strides(values: Int64, tally: Int64, noise: DiscreteLaplace) -> list[int]:
-    """Return p if all counts may be multiples of p > 1 and the cells could show that they are not: the largest such.
-
-    If they are, E cos(2πjv/p) = φ(2πj/p)^ρ for all j, and otherwise it is less. By how much it could be less shows at
-    half the angle, where odd multiples are turned round.
-    """
-    near = values <= LARGEST
-    values, tally = values[near], tally[near]
-    cells, strides = int(tally.sum()), np.arange(MOST_STRIDE, 1, -1)
-
-    def told(angle: Floats) -> tuple[Floats, Floats, Floats]:
-        """Means of the cosine, seen and for noise alone, and how far apart they may be."""
-        seen, mean = np.cos(np.outer(angle, values)) @ tally / max(cells, 1), noise.characteristic(angle)
-        variance = (1 + noise.characteristic(2 * angle)) / 2 - mean**2
-        return seen, mean, STRAY * (np.sqrt(np.maximum(variance, 0.0) / max(cells, 1)) + 1 / max(cells, 1))
-
-    seen, mean, error = told(2 * np.pi / strides)
-    may = (mean - seen < error) & (mean > error)
-    for p, height, doubt in zip(strides[may].tolist(), mean[may], error[may]):
-        turned, unturned, _ = told(np.array([np.pi / p]))
-        seen, mean, error = told(2 * np.pi * np.arange(1, p // 2 + 1) / p)
-        if height * (1 - turned[0] / unturned[0]) > 2 * doubt and (mean - seen < error).all():
-            return [p]
-    return []
 
 
 def _cumulated(laws: Floats, stride: int) -> Floats:

@@ -35,7 +35,7 @@ from scipy.special import gammaln
 
 from ..arrays import Floats, Int64
 from .banded import BandedChannel
-from .channel import FAR, add_diagonal
+from .channel import FAR
 from .fourier import FourierChannel
 from .walk import LEVEL, Model, Walk, find_mode
 
@@ -117,7 +117,7 @@ def _volume(information: Floats, mass: Floats, near: int, among: Places) -> floa
     log_prior = np.full(mass.size, -2 * math.log(LEVEL))
     log_prior[1:near] = math.log(2 * math.pi) + 2 / max(free, 1) * float(gammaln(free + 1))
     told = basis.T @ information @ basis
-    add_diagonal(told, np.exp(log_prior))
+    np.einsum("ii->i", told)[:] += np.exp(log_prior)
     strayed = np.append(math.log(total / among.total), np.log(mass[near:]) - among.level)
     return 0.5 * float(log_prior.sum() - np.linalg.slogdet(told)[1] - np.square(strayed / LEVEL).sum())
 
@@ -162,22 +162,17 @@ def _fewer(places: Int64, mass: Floats, fit: Callable[[Int64, Floats], Model]) -
 
 def _to_medians(channel: BandedChannel, places: Int64, mass: Floats, among: Places) -> Model:
     """Fit, and move every mass to the median of its share of the cells, until none moves."""
+    occupied = channel.counts[channel.y > 0]
     for _ in range(MOVES):
-        mixture = _fit(channel.only(places), places, mass, among)
-        moved = _medians(channel, mixture)
+        few = channel.only(places)
+        mixture = _fit(few, places, mass, among)
+        share = np.cumsum((few.y / few.at(mixture.mass).law)[:, None] * few.columns * mixture.mass, axis=0)
+        moved = occupied[[int(np.searchsorted(s, s[-1] / 2)) for s in share.T]]
         if (moved == places).all():
             return mixture
         places, where = np.unique(moved, return_inverse=True)
         mass = np.bincount(where, weights=mixture.mass).astype(float)
     return _fit(channel.only(places), places, mass, among)
-
-
-def _medians(channel: BandedChannel, mixture: Model) -> Int64:
-    """The noisy count at the middle of each mass's share of the cells, which is a count of the body."""
-    seen = channel.y > 0
-    few: Any = mixture.channel
-    share = np.cumsum((few.y / few.at(mixture.mass).law)[:, None] * few.columns * mixture.mass, axis=0)
-    return channel.counts[seen][[int(np.searchsorted(s, s[-1] / 2)) for s in share.T]]
 
 
 # ---------------------------------------------------------------- one by one, where the cells pull

@@ -28,7 +28,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from ..arrays import Floats, Int64
-from .channel import FAR, Blocks, add_diagonal
+from .channel import FAR, Blocks
 from .fourier import FourierChannel, SeenRows
 from .search import Search, average, weights
 from .walk import JUMP, Model
@@ -122,11 +122,11 @@ def covariance_of(channel: FourierChannel, state: SeenRows, prior: Floats) -> Fl
     """(D − J) + (D − J)·A⁻¹·(D − J)."""
     information = channel.information(state)
     missing = -information
-    add_diagonal(missing, state.mass)
+    np.einsum("ii->i", missing)[:] += state.mass
     precision = prior + information
     scale = 1 / np.sqrt(np.diag(precision))
     precision *= np.outer(scale, scale)
-    add_diagonal(precision, RIDGE)
+    np.einsum("ii->i", precision)[:] += RIDGE
     half = solve_triangular(np.linalg.cholesky(precision), scale[:, None] * missing, lower=True, check_finite=False)
     return np.asarray(missing + half.T @ half)
 

@@ -123,7 +123,12 @@ class Search:
         """
         share = shares(FAMILIES, self.channel.grid)
         self._with_heads(share)
-        if self._trapped():
+        if self.best is None:
+            trapped = self.fits > 0 and self.floor == -np.inf
+        else:  # less likely than the start by more than any sound mode is
+            start = self.channel.at(self.channel.widths * np.exp(self.start)).value
+            trapped = self.channel.at(self.best.mass).value < start - TRAPPED * self.start.size
+        if trapped:
             self.models, self.best, self.leaders = [], None, {}
             self._with_heads(share, loose=True)
         models = [self.best, min(self.leaders.values(), key=lambda leader: leader.value, default=None)]
@@ -146,13 +151,6 @@ class Search:
             scores = {family: -np.inf if model is None else model.score for family, model in found.items()}
             most = max(scores.values(), default=-np.inf)
             alive = [family for family in alive if scores.get(family, np.inf) > most - BEHIND]
-
-    def _trapped(self) -> bool:
-        """Whether the best mode is less likely than the start by more than any sound one is."""
-        if self.best is None:
-            return self.fits > 0 and self.floor == -np.inf
-        start = self.channel.at(self.channel.widths * np.exp(self.start)).value
-        return bool(self.channel.at(self.best.mass).value < start - TRAPPED * self.start.size)
 
     def _explored(self, family: Family, head: int, share: float, *, loose: bool = False) -> Model | None:
         """Climb a family with one head, beginning at the best mode so far; keep the best if it leads."""
@@ -180,8 +178,8 @@ class Search:
             theta, scores, last = origin, scores[:1], None
             for rung in rungs:
                 wanted = max(self.most - BEHIND, -np.inf if peak is None else peak.score - PAST)
-                if _falls_below(wanted, scores):
-                    break
+                if len(scores) > 1 and scores[-1] < scores[-2] and 2 * scores[-1] - scores[-2] < wanted:
+                    break  # scores up a ladder are concave
                 precision = walk.precision(float(strengths[rung]))
                 blind = family.period > 0 and not scores  # a step from no pattern does not show what one would gain
                 mode = find_mode(self.channel, walk, precision, theta, max_iterations=PATIENCE,
@@ -234,14 +232,6 @@ class Search:
             if better is None or better.score <= found.score:
                 break
             found = better
-
-
-def _falls_below(wanted: float, scores: Sequence[float]) -> bool:
-    """Whether the next of the scores up a ladder, which are concave, will not reach what is wanted."""
-    if len(scores) < 2:
-        return False
-    before, last = scores[-2:]
-    return last < before and 2 * last - before < wanted
 
 
 def explore(channel: FourierChannel, start: Floats, total: float, counts: Int64, floor: float = -np.inf) -> Search:

@@ -106,7 +106,7 @@ class Walk:
         period: int = 0,
     ) -> None:
         order = period + 1 if period else order
-        self.order, self.size, self.rise = order, x.size, rise
+        self.x, self.order, self.size, self.rise = x, order, x.size, rise
         self.rows = _seasonal(x.size, period) if period else _differences(x, position, order)
         self.fixed = np.zeros(self.size)
         self.offset = np.zeros(self.size)
@@ -339,7 +339,9 @@ class Family:
         base = -gammaln(grid.counts + 1.0) if self.factorial else None  # Poisson laws are a line away from −log t!
         if base is not None and grid.bound is not None:  # and binomial ones from log C(n, t)
             base -= gammaln(np.maximum(grid.bound - grid.counts, 0.0) + 1)
-        walk = Walk(self._coordinate(grid), position, self.order, rise, base, level, self.period)
+        t = grid.counts
+        x = {"t": t, "log": np.log1p(t), "log t": np.log(np.maximum(t, 0.5))}[self.coordinate]
+        walk = Walk(x, position, self.order, rise, base, level, self.period)
         return walk.freed(np.arange(walk.order, min(walk.order + head, walk.size)))
 
     def strengths(self, grid: Grid, walk: Walk) -> tuple[Floats, int]:
@@ -347,7 +349,7 @@ class Family:
 
         A walk of precision λ strays by √(X³/3λ) over a length X (order 2), or by √(X⁵/20λ) (order 3).
         """
-        x = self._coordinate(grid)[: grid.walked]
+        x = walk.x[: grid.walked]
         first = np.flatnonzero(grid.position[: grid.walked] == 0)
         length = float((x[np.append(first[1:], x.size) - 1] - x[first]).max())
         strays = length ** (2 * self.order - 1) / (3 if self.order == 2 else 20)
@@ -360,10 +362,6 @@ class Family:
         strengths = stiffest * 10.0 ** -np.arange(rungs + 1)
         usual = int(np.abs(np.log(strengths * float(np.median(rise)) / max(strays / JUMP**2, 1e-300))).argmin())
         return np.asarray(strengths), usual
-
-    def _coordinate(self, grid: Grid) -> Floats:
-        t = grid.counts
-        return np.asarray({"t": t, "log": np.log1p(t), "log t": np.log(np.maximum(t, 0.5))}[self.coordinate])
 
 
 def shares(families: Sequence[Family], grid: Grid) -> dict[Family, float]:

@@ -39,9 +39,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ..arrays import Floats, Int64
-from ..engine.banded import ENOUGH, BandedChannel, Body, body_of, cells_in, dense_runs, runs_within, window_of
-from ..engine.channel import Blocks
-from ..engine.fourier import FINENESS, NEGLIGIBLE, FourierChannel, Part, likely_strides
+from ..engine.banded import ENOUGH, BandedChannel, Body, body_of, cells_between, dense_runs, runs_within, window_of
+from ..engine.channel import Blocks, likely_strides
+from ..engine.fourier import FINENESS, NEGLIGIBLE, FourierChannel, Part
 from ..engine.points import Places, likely_points
 from ..engine.posterior import Posterior, posterior
 from ..engine.search import Search, average, find_models, weights
@@ -256,9 +256,7 @@ def cell_law_of(noisy: NoisyProfile, bound: int | None, *, points: bool = True) 
     stride = strides[-1]
     if noisy.noise.power == 1 and stride == 1:
         return body_law(noisy, bound, points=points) or KnownCells((), values, noisy.tally)
-    inside = np.zeros(values.size, dtype=bool)
-    for run in fitted:
-        inside |= (values >= run.counts[0]) & (values <= run.counts[-1])
+    inside = np.isin(values, np.concatenate([values[:0], *(run.counts for run in fitted)]))
     far = (values[~inside] + stride // 2) // stride * stride  # to the next multiple
     return KnownCells(tuple(fitted), far, noisy.tally[~inside])
 
@@ -318,23 +316,22 @@ def likely_masses(noisy: NoisyProfile, bound: int | None, counts: Int64) -> Floa
 def _local_mean(body: Body, noisy: NoisyProfile) -> Floats:
     """Share of cells at each count, averaged over one noise scale to either side: a rough first guess."""
     counts, width = body.counts, max(1, round(1 / float(noisy.noise.epsilon)))
-    before = np.concatenate([[0], np.cumsum(body.tally)])
-    near = before[np.searchsorted(counts, counts + width, "right")] - before[np.searchsorted(counts, counts - width)]
-    local = near / (2 * width + 1) + 1e-3
+    local = cells_between(counts, body.tally, counts - width, counts + width) / (2 * width + 1) + 1e-3
     return np.asarray(local / local.sum())
 
 
 # ── any number of noises ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _runs(values: Int64, noisy: NoisyProfile, stride: int) -> list[tuple[int, int]]:
+def _runs(values: Int64, noisy: NoisyProfile, stride: int) -> list[list[int]]:
     """Return the runs to model, largest number of cells first; no two are nearer than LEAST multiples and one."""
     window = max(window_of(noisy.noise), (LEAST + 1) * stride)
     folded, tally = combine([(values, noisy.tally)])
     runs = runs_within(folded, tally, window, LONGEST)
-    widened = [(0 if low <= window else low, high) for low, high in runs]
-    most = np.argsort(-cells_in(widened, folded, tally), kind="stable")[:MOST_RUNS]
-    return [widened[i] for i in most]
+    runs[runs[:, 0] <= window, 0] = 0
+    most = np.argsort(-cells_between(folded, tally, *runs.T), kind="stable")[:MOST_RUNS]
+    chosen: list[list[int]] = runs[most].tolist()
+    return chosen
 
 
 def fit_run(
@@ -436,7 +433,7 @@ def _last(noisy: NoisyProfile) -> int:
     """Where the cells become sparse: the end of the last dense run, within FURTHEST or the reach of the noise."""
     runs = dense_runs(np.maximum(noisy.values, 0), noisy.tally, window_of(noisy.noise), ENOUGH)
     longest = max(FURTHEST, noisy.noise.reach(1e-4))
-    return max([3, *(min(high, longest) for low, high in runs if low <= longest)])
+    return max(3, int(np.minimum(runs[runs[:, 0] <= longest, 1], longest).max(initial=0)))
 
 
 def _scaled_up(found: Posterior, share: float, cells: int) -> Posterior:

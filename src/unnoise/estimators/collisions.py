@@ -37,8 +37,8 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Floats, Int64
-from ..engine.channel import FAR, Blocks, counts_in_blocks
-from ..engine.fourier import FourierChannel, Part, likely_strides, rows_of
+from ..engine.channel import FAR, Blocks, counts_in_blocks, likely_strides
+from ..engine.fourier import FourierChannel, Part, rows_of
 from ..engine.posterior import Posterior, posterior
 from ..engine.search import Search, find_models
 from ..errors import ConvergenceError, InputError, OverloadError

@@ -24,6 +24,7 @@ import numpy as np
 from scipy.optimize import brentq, isotonic_regression
 
 from ..arrays import Floats, Int64
+from ..engine.banded import cells_between
 from ..noisy import NoisyProfile
 from .linear import functional, linear
 from .methods import Fit, check_input
@@ -89,10 +90,7 @@ def _projected(curve: Floats, run: Floats) -> tuple[Floats, int]:
 def _unsure(noisy: NoisyProfile, support: Int64) -> Floats:
     """Share of the cells within a standard deviation of the noise of each count."""
     near = round(noisy.noise.variance**0.5)
-    running = np.concatenate([[0], np.cumsum(noisy.tally)])
-    last = np.searchsorted(noisy.values, support + near, side="right")
-    first = np.searchsorted(noisy.values, support - near, side="left")
-    return np.asarray((running[last] - running[first] + 1) / noisy.cells)
+    return np.asarray((cells_between(noisy.values, noisy.tally, support - near, support + near) + 1) / noisy.cells)
 
 
 def _with_total(curve: Floats, run: Floats, unsure: Floats, total: float) -> tuple[Floats, int]:
