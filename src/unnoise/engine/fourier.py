@@ -218,11 +218,10 @@ class FourierChannel(Dense):
 
         As many at once as AT_ONCE numbers hold: weak noise is short, but that of ε = 0.001 reaches a hundred thousand.
         """
-        batch = max(1, AT_ONCE // self.law.length)
-        return np.concatenate([np.zeros(0), *(self._some(sets[i : i + batch]) for i in range(0, len(sets), batch))])
-
-    def _some(self, sets: Sequence[tuple[Int64, Floats]]) -> Floats:
-        """The same for as many as can be held."""
+        most = max(1, AT_ONCE // self.law.length)
+        if not 0 < len(sets) <= most:
+            batches = (self.values(sets[i : i + most]) for i in range(0, len(sets), most))
+            return np.concatenate([np.zeros(0), *batches])
         counts = np.unique(np.concatenate([places for places, _ in sets]))
         masses = np.zeros((len(sets), counts.size + self.above.size))
         for mass, (places, given) in zip(masses, sets):

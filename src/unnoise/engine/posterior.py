@@ -138,30 +138,15 @@ def _smoothest(channel: FourierChannel, models: Sequence[Model], law: Floats) ->
     law : the average of the models, which is taken where there is no walk
     """
     best = max((model.value for model in models), default=-math.inf)
-    laws = []
-    for model in models:
-        own: Any = model.channel
-        if own.blocks.covered == channel.blocks.covered and model.value > best - NATS:
-            laws.append(_spread(channel, own, model.mass))
-    return max([*laws, _spread_atoms(channel, law)], key=lambda mass: _entropy(channel, mass))
-
-
-def _spread(channel: FourierChannel, walked: FourierChannel, mass: Floats) -> Floats:
-    """A walk's masses over the blocks of ``channel``, its atoms spread."""
-    n, own = channel.blocks.covered, walked.atoms
-    masses = np.zeros(channel.blocks.size)
-    masses[:n] = mass[:n]
-    for atom, its in zip(own, mass[n:]):
-        masses[n:][channel.blocks.atoms == atom] += its
-    return _spread_atoms(channel, masses)
+    walks = [model.mass for model in models if model.family and model.value > best - NATS]  # their blocks come first
+    laws = [*(np.pad(mass, (0, law.size - mass.size)) for mass in walks), law]
+    return max((_spread_atoms(channel, mass) for mass in laws), key=lambda mass: _entropy(channel, mass))
 
 
 def _spread_atoms(channel: FourierChannel, mass: Floats) -> Floats:
     """Spread the mass of every atom over the blocks around it, as far as the noise would hide that."""
     blocks, n = channel.blocks, channel.blocks.covered
     masses = mass.copy()
-    if n == 0:
-        return masses
     for j in n + np.flatnonzero((mass[n:] > 0) & (blocks.atoms < FAR)):
         away = (4 * NATS / max(float(mass[j]), NATS)) ** 0.25 * math.sqrt(channel.noise.variance)
         weight = np.exp(-0.5 * ((blocks.centres[:n] - blocks.first[j]) / max(away, 0.5)) ** 2) * blocks.widths[:n]

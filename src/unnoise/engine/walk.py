@@ -25,31 +25,22 @@ positive part of what it leaves out. At the mode θ̂ Laplace's approximation of
 where (2π)^(N/2) has cancelled with the prior's. A short last step is taken on trust: half of Newton's decrement is what
 it gains. A search that stops short of the tolerance says so.
 
-**Families.** The logarithm of the mass per count is a walk of order 2 or 3 in t, log(1 + t) or log t, of order
-2 in log(1 + t) with precision rising as (1 + t/s)², s the scale of the noise; or log f·t! is one of order 2 in t, whose
-stiffest are Poisson laws (log f/C(n, t) and binomial laws where no count is above n); or it follows a pattern of some
-period. Each has a ladder of strengths λ, a decade apart, and where counts begin at 0 or 1 its first
-0, 1 or 4 steps may be free: small counts are often unlike the rest, and what the noise hides of them is then left open.
-A count 0 is then a run by itself: how many cells are empty and how many hold one item are starting values both.
-
-All families have the same share of the prior, and in a family all heads and strengths. Where counts reach their bound
-n, an item was counted at some of n occasions, and binomial laws are what chance makes of that: their family weighs as
-much as all others together. Points (:mod:`.points`) weigh as much as all walks, or as one family where walks may hold
-atoms (:data:`.search.ONE_OF_MANY`).
+**Families**, their ladders and shares of the prior are in docs/estimators.md (*Walks*, *search*): order 2 or 3 in t,
+log(1 + t) or log t, rising in precision, on the base 1/t! (C(n, t) where no count is above n), of some period. Where
+counts begin at 0 or 1 the first steps, a *head*, may be free, and a count 0 is then a run by itself: how many cells are
+empty and how many hold one item are starting values both. Where counts reach their bound n, an item was counted at some
+of n occasions, and binomial laws, what chance makes of that, weigh as much as all other families together.
 
 **Periods.** Counts may be heaped: even numbers only, multiples of 5, round numbers. Two signs of it are looked for at
-the best smooth profile f, with law m = K f.
-
-**A pattern it has missed.** Let c be the logarithms of factors on the residue classes t mod p, ± JUMP in advance. With
-P the indicators of the classes,
+the best smooth profile f, with law m = K f. *A pattern it has missed*: let c be the logarithms of factors on the
+residue classes t mod p, ± JUMP in advance, and P the indicators of the classes. Then
 
     g = Pᵀ·d·F·(Kᵀ(y/m) − 1),       H = d·(K·F·P)ᵀ·M⁻¹·(K·F·P)
 
 are the score and the information of the cells about c at c = 0. Without a pattern gᵀ(H + 1/JUMP²)⁻¹g is at most a χ² of
 p degrees of freedom, nearly; where that is less likely than ``CHANCE`` for some p, the unlikeliest is worth a fit.
-
-**A pattern it has taken over**, as a loose walk does: the steps of log f at lag p, θ[t] − θ[t−1] − θ[t−p] + θ[t−p−1],
-are much smaller than its second differences, where there are cells.
+*A pattern it has taken over*, as a loose walk does: the steps of log f at lag p, θ[t] − θ[t−1] − θ[t−p] + θ[t−p−1], are
+much smaller than its second differences, where there are cells.
 
 .. [1] H. Rue, L. Held, "Gaussian Markov Random Fields", 2005, chapter 3.
 .. [2] G. E. P. Box, G. M. Jenkins, "Time series analysis", 1970, chapter 9.

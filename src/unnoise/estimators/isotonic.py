@@ -36,14 +36,7 @@ FARTHEST = 1e200
 
 
 def isotonic(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
-    """Project the unbiased cumulative curve and return its steps, a true profile.
-
-    Parameters
-    ----------
-    noisy : NoisyProfile
-        Noise of power ≥ 1.
-    max_count : int, optional
-        A bound that truly holds for every count; no mass is put above it.
+    """Project the unbiased cumulative curve and return its steps, a true profile; no mass is put above ``max_count``.
 
     Examples
     --------

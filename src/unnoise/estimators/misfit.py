@@ -41,16 +41,9 @@ class Misfit:
 def misfit(noisy: NoisyProfile, *, max_count: int | None = None, draws: int = 39, seed: int = 0) -> Misfit:
     """Test the models of `auto` against the maximum-likelihood profile.
 
-    Parameters
-    ----------
-    noisy : NoisyProfile
-        Noise of power 1.
-    max_count : int, optional
-        A bound that truly holds for every count.
-    draws : int
-        How often cells are drawn; the smallest p-value is 1/(1 + draws).
-    seed : int
-        Of the draws, which are a simulation and neither secret nor private.
+    noisy : of power 1
+    draws : how often cells are drawn; the smallest p-value is 1/(1 + draws)
+    seed : of the draws, which are a simulation and neither secret nor private
 
     Raises
     ------

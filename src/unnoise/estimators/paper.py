@@ -37,14 +37,7 @@ from scipy import sparse
 from scipy.optimize import linprog
 
 from .. import _sampler
-from .._circulant import (
-    Circulant,
-    as_norm,
-    fast_inversion,
-    p_norm,
-    round_profile,
-    window,
-)
+from .._circulant import Circulant, as_norm, fast_inversion, p_norm, round_profile, window
 from ..arrays import Floats
 from ..checks import check_integer, check_share
 from ..errors import ConvergenceError, InputError
@@ -75,12 +68,7 @@ def unfold(noisy: NoisyProfile, *, max_count: int | None = None) -> NoisyProfile
     anywhere and continued by a fresh geometric variable is the same tail. That holds for one discrete Laplace noise
     (ρ = 1) only.
 
-    Parameters
-    ----------
-    noisy : NoisyProfile
-        Tally of counts clipped to [0, max_count].
-    max_count : int, optional
-        n, where counts were clipped from above as well; None means they were clipped at 0 only.
+    noisy : tally of counts clipped to [0, max_count], or at 0 only where there is no max_count
 
     Examples
     --------
@@ -207,16 +195,10 @@ def _good_length(least: int) -> int:
 def paper(noisy: NoisyProfile, *, norm: Any = 2, max_count: int | None = None, eta: float = 0.05) -> Fit:
     """Reconstruct the profile as in the paper: window, Algorithm 2, Algorithm 3.
 
-    Parameters
-    ----------
-    noisy : NoisyProfile
-        Noise of power 1; clipped counts go through :func:`unfold` first.
-    norm : 1, 2 or inf
-        p, the norm in which A·r is brought close to y.
-    max_count : int, optional
-        n, a declared upper bound of every count.
-    eta : float
-        η, the probability with which Theorem 1's bound may fail; it sets the width of the window.
+    noisy : of power 1; clipped counts go through :func:`unfold` first
+    norm : p, the norm in which A·r is brought close to y: 1, 2 or inf
+    max_count : n, a declared upper bound of every count
+    eta : η, the probability with which Theorem 1's bound may fail; it sets the width of the window
 
     Examples
     --------
@@ -264,16 +246,7 @@ def diagnostics(framed: Window, noisy: NoisyProfile, p: float, eta: float, max_c
 
 
 def lp(noisy: NoisyProfile, *, norm: Any = math.inf, max_count: int | None = None, eta: float = 0.05) -> Fit:
-    """Reconstruct the profile by linear programming.
-
-    Parameters
-    ----------
-    noisy : NoisyProfile
-        Noise of power 1.
-    norm : 1 or inf
-        p, the norm in which A·r is brought close to y.
-    max_count, eta
-        As in :func:`~unnoise.estimators.paper.paper`.
+    """Reconstruct the profile by linear programming, in the norm 1 or inf; otherwise as :func:`paper`.
 
     Examples
     --------
