@@ -85,7 +85,7 @@ class Search:
     """What was tried on one channel.
 
     start : θ to begin with; level : its mean in advance
-    floor : score of a model found elsewhere, which counts as the highest so far
+    most : the highest score so far, at first that of a model found elsewhere
     models, best : those that count, and the one of highest score; leaders : the best of each family
     tried : all that converged, certified or not
     """
@@ -93,7 +93,7 @@ class Search:
     channel: Channel[Any]
     start: Floats
     level: float
-    floor: float = -np.inf
+    most: float = -np.inf
     models: list[Model] = field(default_factory=list)
     tried: list[Model] = field(default_factory=list)
     best: Model | None = None
@@ -103,17 +103,12 @@ class Search:
     not_converged: int = 0
     uncertified: int = 0
 
-    @property
-    def most(self) -> float:
-        """The highest score."""
-        return self.floor if self.best is None else max(self.floor, self.best.score)
-
     def add(self, *models: Model) -> None:
         """Take models in."""
         self.models.extend(models)
         for model in models:
             if self.best is None or model.score > self.best.score:
-                self.best = model
+                self.best, self.most = model, max(self.most, model.score)
 
     def walks(self) -> None:
         """Families with heads, once more from loose walks if that was a trap; then periods, then free steps.
@@ -121,15 +116,15 @@ class Search:
         A rough start is so unlikely under a stiff walk that the way down from there may lead to where no cell is
         explained, and nothing leads back: more items than the cells can show.
         """
-        share = shares(FAMILIES, self.channel.grid)
+        share, floor = shares(FAMILIES, self.channel.grid), self.most
         self._with_heads(share)
         if self.best is None:
-            trapped = self.fits > 0 and self.floor == -np.inf
+            trapped = self.fits > 0 and floor == -np.inf
         else:  # less likely than the start by more than any sound mode is
             start = self.channel.at(self.channel.widths * np.exp(self.start)).value
             trapped = self.channel.at(self.best.mass).value < start - TRAPPED * self.start.size
         if trapped:
-            self.models, self.best, self.leaders = [], None, {}
+            self.models, self.best, self.leaders, self.most = [], None, {}, floor
             self._with_heads(share, loose=True)
         models = [self.best, min(self.leaders.values(), key=lambda leader: leader.value, default=None)]
         for period in sorted({p for model in models if model for p in likely_periods(self.channel, model.mass)}):

@@ -125,8 +125,7 @@ class Walk:
     def precision(self, strength: float) -> Floats:
         """Precision of every row for λ = strength."""
         w = np.minimum(strength * self.rise, STIFFEST / self.spread)
-        loose = self.free & self.steps
-        w[loose] = np.minimum(w[loose], 1 / (JUMP**2 * self.spread[loose]))
+        w[self.free] = np.minimum(w[self.free], 1 / (JUMP**2 * self.spread[self.free]))
         return np.where(self.steps, w, self.fixed)
 
     def differences(self, theta: Floats) -> Floats:

@@ -91,8 +91,6 @@ def auto(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
     averaged with their weights, the numbers of ``fits`` and of fits ``not_converged`` (left out), the extent of the
     body, and ``fallback``: None, or why another method was used.
 
-    Examples
-    --------
     >>> rng = np.random.default_rng(1)
     >>> noise = rng.geometric(0.5, 10_000) - rng.geometric(0.5, 10_000)
     >>> fit = auto(NoisyProfile.from_counts(1 + noise, epsilon=np.log(2)))
@@ -116,13 +114,8 @@ def auto(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
 def smooth(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
     """Return the average of smooth profiles, weighed by evidence; arguments and diagnostics as of :func:`auto`.
 
-    Raises
-    ------
-    ConvergenceError
-        Where the cells are too few for a body, or no model converged.
+    Raises ConvergenceError where the cells are too few for a body, or no model converged.
 
-    Examples
-    --------
     >>> rng = np.random.default_rng(1)
     >>> counts = rng.poisson(5, 10_000) + rng.geometric(0.5, 10_000) - rng.geometric(0.5, 10_000)
     >>> fit = smooth(NoisyProfile.from_counts(counts, epsilon=np.log(2)))

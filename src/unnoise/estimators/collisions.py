@@ -171,12 +171,7 @@ def choose(parts: Sequence[Range]) -> list[Range]:
 def collisions(noisy: NoisyProfile, *, max_count: int | None = None) -> ItemLaw:
     """Reconstruct the item profile of a hashed sketch; no item has a count above ``max_count``.
 
-    Raises
-    ------
-    OverloadError
-        The cells hold more items than they can tell apart.
-    ConvergenceError
-        No model converged.
+    Raises OverloadError where the cells hold more items than they can tell apart, ConvergenceError without any model.
     """
     parts = ranges(noisy)
     used = choose(parts)

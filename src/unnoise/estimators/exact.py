@@ -82,13 +82,8 @@ def exact(
 
     ``diagnostics`` holds the ``norm``, its ``value``, the certified ``gap``, ``converged`` and ``iterations``.
 
-    Raises
-    ------
-    ConvergenceError
-        Where the certified gap stays above both the tolerance and 1e-5 of the norm.
+    Raises ConvergenceError where the certified gap stays above both the tolerance and 1e-5 of the norm.
 
-    Examples
-    --------
     >>> noisy = NoisyProfile.from_counts([1, 1, 2, 0, 1, 1, 10**12], epsilon=1)
     >>> [exact(noisy, norm=p).support.tolist() for p in (1, 2)]
     [[1, 1000000000000], [1, 1000000000000]]

@@ -89,13 +89,8 @@ def likelihood(
     ``diagnostics`` holds the certified ``gap``, ``converged`` (gap ≤ tolerance), ``iterations``, ``log_likelihood`` per
     cell, the number of ``points`` and the ``form`` of Newton's system.
 
-    Raises
-    ------
-    ConvergenceError
-        Where the certified gap stays above 1e-6.
+    Raises ConvergenceError where the certified gap stays above 1e-6.
 
-    Examples
-    --------
     >>> fit = likelihood(NoisyProfile.from_counts([1, 1, 2, 0, 1, 1, 10**12], epsilon=1))
     >>> fit.support.tolist(), fit.mass.round(6).tolist()
     ([1, 1000000000000], [0.857143, 0.142857])

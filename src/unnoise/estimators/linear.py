@@ -115,8 +115,6 @@ def weights(g: Function, values: Any, noise: DiscreteLaplace, *, max_count: int 
     g : vectorised function of int64 counts ≥ 0; g² must grow slower than a^(−t)
     max_count : a bound that truly holds for every count; folds the values above it (power 1 only)
 
-    Examples
-    --------
     >>> weights(lambda t: t == 0, [-3, 0, 1, 2], DiscreteLaplace(1)).round(4).tolist()
     [1.582, 1.582, -0.9207, 0.0]
     """
@@ -129,8 +127,6 @@ def functional(noisy: NoisyProfile, g: Function, *, max_count: int | None = None
 
     The variance estimate is never negative for power 1; for higher powers it may be, when it is small.
 
-    Examples
-    --------
     >>> noisy = NoisyProfile.from_counts([3, -1, 7], epsilon=1)
     >>> value, variance = functional(noisy, lambda t: t)   # −1 folds to 0, which counts for −a/(1−a)
     >>> round(value, 6), round(variance, 6)
@@ -196,8 +192,6 @@ def _missing(noise: DiscreteLaplace) -> Floats:
 def linear(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
     """The unbiased signed profile: sums to 1, may be negative, reaches past the largest occupied value.
 
-    Examples
-    --------
     >>> fit = linear(NoisyProfile.from_counts([0, 2, -1, 0], epsilon=1))
     >>> fit.support.tolist(), bool(abs(fit.mass.sum() - 1) < 1e-12)
     ([0, 1, 2, 3], True)

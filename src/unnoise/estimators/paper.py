@@ -70,8 +70,6 @@ def unfold(noisy: NoisyProfile, *, max_count: int | None = None) -> NoisyProfile
 
     noisy : tally of counts clipped to [0, max_count], or at 0 only where there is no max_count
 
-    Examples
-    --------
     >>> clipped = NoisyProfile.from_counts([0, 0, 1, 3, 3], epsilon=1)
     >>> unfold(clipped, max_count=3).cells
     5
@@ -200,8 +198,6 @@ def paper(noisy: NoisyProfile, *, norm: Any = 2, max_count: int | None = None, e
     max_count : n, a declared upper bound of every count
     eta : η, the probability with which Theorem 1's bound may fail; it sets the width of the window
 
-    Examples
-    --------
     >>> fit = paper(private_profile([0, 100_000], epsilon=1))
     >>> bool(fit.support[fit.mass.argmax()] == 1)
     True
@@ -211,12 +207,8 @@ def paper(noisy: NoisyProfile, *, norm: Any = 2, max_count: int | None = None, e
     r = fast_inversion(framed.channel, framed.observed, framed.inside, p)
     profile, threshold = round_profile(r[framed.inside])
     support = np.flatnonzero(profile)
-    return Fit(
-        support=support.astype(np.int64),
-        mass=profile[support],
-        method="paper",
-        diagnostics=diagnostics(framed, noisy, p, eta, max_count) | {"threshold": threshold},
-    )
+    notes = diagnostics(framed, noisy, p, eta, max_count) | {"threshold": threshold}
+    return Fit(support.astype(np.int64), profile[support], "paper", notes)
 
 
 def diagnostics(framed: Window, noisy: NoisyProfile, p: float, eta: float, max_count: int | None) -> dict[str, Any]:
@@ -248,8 +240,6 @@ def diagnostics(framed: Window, noisy: NoisyProfile, p: float, eta: float, max_c
 def lp(noisy: NoisyProfile, *, norm: Any = math.inf, max_count: int | None = None, eta: float = 0.05) -> Fit:
     """Reconstruct the profile by linear programming, in the norm 1 or inf; otherwise as :func:`paper`.
 
-    Examples
-    --------
     >>> fit = lp(NoisyProfile.from_counts([1, 1, 0, 2, 1, 1], epsilon=2), norm=1)
     >>> bool(fit.support[fit.mass.argmax()] == 1), round(float(fit.mass.sum()), 9)
     (True, 1.0)
@@ -263,13 +253,9 @@ def lp(noisy: NoisyProfile, *, norm: Any = math.inf, max_count: int | None = Non
         raise ConvergenceError(f"HiGHS must reach an optimum, got: {solution.message}")
     profile = np.clip(solution.x[: framed.n + 1], 0.0, 1.0)
     support = np.flatnonzero(profile)
-    notes = {"objective": float(solution.fun), "iterations": int(solution.nit)}
-    return Fit(
-        support=support.astype(np.int64),
-        mass=profile[support] / profile.sum(),
-        method="lp",
-        diagnostics=diagnostics(framed, noisy, p, eta, max_count) | notes,
-    )
+    notes = diagnostics(framed, noisy, p, eta, max_count)
+    notes |= {"objective": float(solution.fun), "iterations": int(solution.nit)}
+    return Fit(support.astype(np.int64), profile[support] / profile.sum(), "lp", notes)
 
 
 def band(framed: Window) -> Any:
