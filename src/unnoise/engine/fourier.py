@@ -391,7 +391,6 @@ class _Law:
     def cumulated(self, around: Complex) -> Floats:
         """Return laws of noisy cells (down), cumulated from low to last; ``around`` are logarithms of transforms."""
         wrapped = irfft(np.exp(around + self.log_noise), self.length)
-        law = np.concatenate([wrapped[:, self.low :], wrapped[:, : self.last + 1]], axis=1) if self.low else (
-            wrapped[:, : self.last + 1])
+        law = np.concatenate([wrapped[:, self.length + self.low :], wrapped[:, : self.last + 1]], axis=1)
         law *= self.up
         return np.cumsum(np.maximum(law, 0.0, out=law), axis=1)

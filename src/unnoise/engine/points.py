@@ -91,8 +91,9 @@ class Places:
         return float(log_chance.sum()) - math.log(math.e - 1)
 
 
-def _fit(channel: Any, places: Int64, mass: Floats, among: Places) -> Model:
+def _fit(whole: BandedChannel | FourierChannel, places: Int64, mass: Floats, among: Places) -> Model:
     """Find the masses at these places."""
+    channel: Any = whole.only(places)
     start = np.log(np.maximum(mass, LEAST * among.total))
     walk = Walk(np.zeros(mass.size), np.zeros(mass.size, dtype=np.int64), 2, level=among.level)
     precision = walk.precision(1.0)
@@ -134,16 +135,11 @@ def likely_points(channel: BandedChannel, likely: Floats, among: Places) -> list
     weight = np.array([likely[g].sum() for g in groups])
     middle = np.array([round(float(likely[g] @ g / likely[g].sum())) for g in groups])
 
-    def fixed(places: Int64, mass: Floats) -> Model:
-        return _fit(channel.only(places), places, mass, among)
-
-    def moving(places: Int64, mass: Floats) -> Model:
-        return _to_medians(channel, places, mass, among)
-
     median = channel.counts[int(np.searchsorted(np.cumsum(channel.y), 0.5))]
     close = np.abs(channel.counts - median) <= 1 + DOUBT * channel.grid.scale / math.sqrt(channel.exposure)
-    found = [fixed(place, np.ones(1)) for place in channel.counts[close, None]]
-    found += _fewer(channel.counts[at], likely[at], fixed) + _fewer(channel.counts[middle], weight, moving)
+    found = [_fit(channel, place, np.ones(1), among) for place in channel.counts[close, None]]
+    found += _fewer(channel.counts[at], likely[at], lambda places, mass: _fit(channel, places, mass, among))
+    found += _fewer(channel.counts[middle], weight, lambda places, mass: _to_medians(channel, places, mass, among))
     found.sort(key=lambda mixture: mixture.score)
     return list({mixture.places.tobytes(): mixture for mixture in found if mixture.converged}.values())
 
@@ -164,15 +160,15 @@ def _to_medians(channel: BandedChannel, places: Int64, mass: Floats, among: Plac
     """Fit, and move every mass to the median of its share of the cells, until none moves."""
     occupied = channel.counts[channel.y > 0]
     for _ in range(MOVES):
-        few = channel.only(places)
-        mixture = _fit(few, places, mass, among)
+        mixture = _fit(channel, places, mass, among)
+        few: Any = mixture.channel
         share = np.cumsum((few.y / few.at(mixture.mass).law)[:, None] * few.columns * mixture.mass, axis=0)
         moved = occupied[[int(np.searchsorted(s, s[-1] / 2)) for s in share.T]]
         if (moved == places).all():
             return mixture
         places, where = np.unique(moved, return_inverse=True)
         mass = np.bincount(where, weights=mixture.mass).astype(float)
-    return _fit(channel.only(places), places, mass, among)
+    return _fit(channel, places, mass, among)
 
 
 # ---------------------------------------------------------------- one by one, where the cells pull
@@ -200,7 +196,7 @@ def _from_peaks(channel: FourierChannel, mass: Floats, among: Places, wanted: fl
     heights = np.bincount(where, weights=weight[heavy]).astype(float)
 
     def fit(places: Int64, mass: Floats) -> Model:
-        return _fit(channel.only(places), places, np.append(mass, far), among)
+        return _fit(channel, places, np.append(mass, far), among)
 
     fitted = [one for one in _fewer(places, heights, fit) if one.converged]
     best = max(fitted, key=lambda one: one.score, default=None)
@@ -213,7 +209,7 @@ def _from_peaks(channel: FourierChannel, mass: Floats, among: Places, wanted: fl
 def _one_by_one(channel: FourierChannel, among: Places, wanted: float) -> list[Model]:
     """Models of 1, 2, … points, each put where the cells pull most."""
     found: list[Model] = []
-    firsts = [_fit(channel.only(places), places, mass, among) for places, mass in _first(channel, among)]
+    firsts = [_fit(channel, places, mass, among) for places, mass in _first(channel, among)]
     best = max(firsts, key=lambda one: one.value if one.converged else -math.inf)
     best = _settled(channel, best, among, wanted)
     while best.converged:
@@ -224,8 +220,7 @@ def _one_by_one(channel: FourierChannel, among: Places, wanted: float) -> list[M
         gain = best.value - found[-2].value if size > 1 else np.inf
         if best.score + 2 * gain < wanted or (size > ENOUGH and best.score < found[-2].score):
             break
-        places, mass = _another(best, among)
-        best = _settled(channel, _fit(channel.only(places), places, mass, among), among, wanted)
+        best = _settled(channel, _fit(channel, *_another(best, among), among), among, wanted)
     return found
 
 
@@ -265,7 +260,7 @@ def _settled(channel: FourierChannel, best: Model, among: Places, wanted: float)
         if not moved:
             break
         places, mass = moved[int(np.argmax(channel.values(moved)))]
-        other = _fit(channel.only(places), places, mass, among)
+        other = _fit(channel, places, mass, among)
         if not other.converged or other.value <= best.value + 1e-3:
             break
         best = other
