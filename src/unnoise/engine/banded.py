@@ -43,7 +43,7 @@ from scipy.linalg.lapack import dgbtrf, dgbtrs, dpttrf, dpttrs
 from ..arrays import Floats, Int64
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile, combine
-from .channel import Bands, Dense, Grid
+from .channel import Bands, Dense, Grid, State
 
 __all__ = [
     "ENOUGH", "BandedChannel", "Body", "Few", "Sandwich", "SeenLaw", "body_of", "cells_between", "dense_runs",
@@ -186,12 +186,10 @@ class Sandwich:
 
 
 @dataclass(frozen=True, eq=False)
-class SeenLaw:
-    """A profile seen through a banded channel: its masses f, the law m = K f, the log likelihood of the cells."""
+class SeenLaw(State):
+    """A profile seen through a banded channel: the law m = K f besides."""
 
-    mass: Floats
     law: Floats
-    value: float
 
 
 class BandedChannel:
@@ -225,7 +223,7 @@ class BandedChannel:
     def at(self, mass: Floats) -> SeenLaw:
         """See masses; the total is Poisson, so they need not add up to 1: value = d·(Σ y·log m − Σ f)."""
         m = self.forward(mass)
-        return SeenLaw(mass, m, self.exposure * float(self.y @ np.log(m) - mass.sum()))
+        return SeenLaw(mass, self.exposure * float(self.y @ np.log(m) - mass.sum()), m)
 
     def pull(self, state: SeenLaw) -> Floats:
         """Kᵀ(y/m): one step of EM multiplies by it."""
@@ -302,7 +300,7 @@ class Few(Dense):
     def at(self, mass: Floats) -> SeenLaw:
         """See masses."""
         law = np.maximum(self.columns @ mass, TINY)
-        return SeenLaw(mass, law, self.exposure * float(self.y @ np.log(law) - mass.sum()))
+        return SeenLaw(mass, self.exposure * float(self.y @ np.log(law) - mass.sum()), law)
 
     def pull(self, state: SeenLaw) -> Floats:
         """Kᵀ(y/m)."""

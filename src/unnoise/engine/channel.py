@@ -137,16 +137,12 @@ class Grid:
     stride: int = 1
 
 
-class State(Protocol):
-    """A profile as a channel sees it: its masses and the log likelihood of the cells, in nats."""
+@dataclass(frozen=True, eq=False)
+class State:
+    """A profile as a channel sees it: N_j, the mass of each block, and the log likelihood of the cells, in nats."""
 
-    @property
-    def mass(self) -> Floats:
-        """N_j, the mass of each block."""
-
-    @property
-    def value(self) -> float:
-        """The log likelihood."""
+    mass: Floats
+    value: float
 
 
 S = TypeVar("S", bound=State)

@@ -37,7 +37,7 @@ from scipy.fft import next_fast_len
 
 from ..arrays import Floats, Int64
 from ..noise import DiscreteLaplace
-from .channel import FAR, Blocks, Dense, Grid, counts_in_blocks
+from .channel import FAR, Blocks, Dense, Grid, State, counts_in_blocks
 
 __all__ = ["FourierChannel", "Part", "SeenRows", "rows_of"]
 
@@ -141,11 +141,9 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class SeenRows:
-    """Masses seen through the channel: log likelihood, and for each part its rows and its cumulated law."""
+class SeenRows(State):
+    """Masses seen through the channel: for each part its rows and its cumulated law besides."""
 
-    mass: Floats
-    value: float
     rows: tuple[Floats, ...]
     once: Floats
     stride: int = 1
