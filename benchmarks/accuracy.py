@@ -25,8 +25,9 @@ from _report import IMAGES, machine, write_section
 
 from unnoise.errors import ConvergenceError, InputError
 from unnoise.estimators.auto import auto, smooth
-from unnoise.estimators.banded import exact, likelihood
+from unnoise.estimators.exact import exact
 from unnoise.estimators.isotonic import isotonic
+from unnoise.estimators.likelihood import likelihood
 from unnoise.estimators.linear import linear
 from unnoise.estimators.paper import paper
 

@@ -25,8 +25,9 @@ from typing import Any
 import numpy as np
 from _report import machine, write_section
 
-from unnoise.estimators.banded import exact, likelihood
+from unnoise.estimators.exact import exact
 from unnoise.estimators.isotonic import isotonic
+from unnoise.estimators.likelihood import likelihood
 from unnoise.estimators.paper import paper
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyProfile

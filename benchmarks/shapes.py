@@ -26,8 +26,8 @@ from _report import machine, write_section
 
 from unnoise.errors import ConvergenceError, InputError
 from unnoise.estimators.auto import auto
-from unnoise.estimators.banded import likelihood
 from unnoise.estimators.isotonic import isotonic
+from unnoise.estimators.likelihood import likelihood
 from unnoise.estimators.paper import paper
 
 METHODS = {

@@ -18,8 +18,8 @@ from unnoise.engine.search import average
 from unnoise.errors import ConvergenceError
 from unnoise.estimators import auto as module
 from unnoise.estimators.auto import auto, body_law, posterior_profile, whole_cells
-from unnoise.estimators.banded import likelihood
 from unnoise.estimators.isotonic import isotonic
+from unnoise.estimators.likelihood import likelihood
 from unnoise.estimators.paper import paper
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyProfile
@@ -159,14 +159,13 @@ def test_evidence_of_points_is_the_integral_over_their_weights(kind):
     noisy = noised(np.repeat([1, 6], [300, 500]), 1)
     cells, places = 800, np.array([1, 6])
     if kind == "banded":
-        channel, total = BandedChannel(body_of(noisy, None), noisy.noise).only(places), 1.0
+        whole, total = BandedChannel(body_of(noisy, None), noisy.noise), 1.0
     else:
         ends = np.arange(int(noisy.values[-1]) + 1)
         part = Part.of(noisy.values, noisy.tally, ends, 1.0)
-        channel = FourierChannel(Blocks.covering(np.arange(10)), (part,), noisy.noise, collide=False).only(places)
-        total = 800.0
+        whole, total = FourierChannel(Blocks.covering(np.arange(10)), (part,), noisy.noise, collide=False), 800.0
     among = Places(np.arange(20), 0, total, 0.0)
-    found = points._fit(channel, places, total * np.array([0.4, 0.6]), among)
+    found, channel = points._fit(whole, places, total * np.array([0.4, 0.6]), among), whole.only(places)
     share = (np.arange(2000) + 0.5) / 2000
     values = np.array([channel.at(total * np.array([s, 1 - s])).value for s in share])
     expected = values.max() + np.log(np.exp(values - values.max()).mean()) - np.log(10 * np.sqrt(cells))

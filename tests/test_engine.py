@@ -10,8 +10,8 @@ import pytest
 from oracles_items import brute_law, dense_rows, sketch, zipf_numbers
 from unnoise.answers.items import item_profile
 from unnoise.answers.reconstruct import reconstruct
-from unnoise.engine.channel import FAR, Blocks, counts_in_blocks
-from unnoise.engine.fourier import FourierChannel, Part, likely_strides, rows_of
+from unnoise.engine.channel import FAR, Blocks, counts_in_blocks, likely_strides
+from unnoise.engine.fourier import FourierChannel, Part, rows_of
 from unnoise.engine.posterior import covariance_of, posterior
 from unnoise.engine.search import Search, certify, explore, find_models
 from unnoise.engine.walk import FAMILIES, Model, Walk, _log_chance, find_mode, shares

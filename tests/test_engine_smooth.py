@@ -16,7 +16,7 @@ from unnoise.engine.banded import BandedChannel, body_of, dense_runs
 from unnoise.engine.walk import Walk, find_mode
 from unnoise.errors import ConvergenceError, InputError
 from unnoise.estimators.auto import smooth
-from unnoise.estimators.banded import likelihood
+from unnoise.estimators.likelihood import likelihood
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyProfile
 

@@ -187,10 +187,10 @@ class Grounds:
         for k in (lo, np.where(hi < NO_END, hi + 1, lo)):
             beyond = (k > self.top) & (hi >= lo)
             if beyond.any():
-                variance[beyond] += np.maximum(tail.at_least(k[beyond])[1], 0)
+                variance[beyond] += np.maximum(tail.curve_variance(k[beyond]), 0)
         single = (hi == lo) & (lo > self.top)
         if single.any():
-            variance[single] = np.maximum(tail.entries(lo[single])[1], 0) + 1 + self.unseen  # one item more or less
+            variance[single] = np.maximum(tail.entry_variance(lo[single]), 0) + 1 + self.unseen  # one item more or less
         return variance
 
 

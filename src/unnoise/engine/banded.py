@@ -43,11 +43,11 @@ from scipy.linalg.lapack import dgbtrf, dgbtrs, dpttrf, dpttrs
 from ..arrays import Floats, Int64
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile, combine
-from .channel import Bands, Dense, Grid
+from .channel import Bands, Dense, Grid, State
 
 __all__ = [
-    "ENOUGH", "BandedChannel", "Body", "Few", "SeenLaw", "body_of", "cells_in", "dense_runs", "runs_within",
-    "window_of",
+    "ENOUGH", "BandedChannel", "Body", "Few", "Sandwich", "SeenLaw", "body_of", "cells_between", "dense_runs",
+    "runs_within", "window_of",
 ]  # fmt: skip
 
 Int32 = NDArray[np.int32]
@@ -93,22 +93,20 @@ def window_of(noise: DiscreteLaplace) -> int:
     return max(2, math.ceil(4 * math.sqrt(noise.power) / noise.epsilon))
 
 
-def dense_runs(values: Int64, tally: Int64, window: int, few: int) -> list[tuple[int, int]]:
-    """Return the runs of counts where at least ``few`` cells lie within ±window.
+def dense_runs(values: Int64, tally: Int64, window: int, few: int) -> Int64:
+    """Return the runs of counts where at least ``few`` cells lie within ±window: first and last of each.
 
     >>> dense_runs(np.array([0, 1, 3, 500]), np.array([6, 6, 1, 1]), 4, 8)
-    [(0, 3)]
+    array([[0, 3]])
     """
-    before = np.concatenate([[0], np.cumsum(tally)])
-    near = before[np.searchsorted(values, values + window, "right")] - before[np.searchsorted(values, values - window)]
-    dense = values[near >= few]
+    dense = values[cells_between(values, tally, values - window, values + window) >= few]
     if dense.size == 0:
-        return []
+        return np.zeros((0, 2), dtype=np.int64)
     low, high = dense - window, dense + window
     apart = np.flatnonzero(low[1:] > high[:-1] + 1)
     first = values[np.searchsorted(values, low[np.concatenate([[0], apart + 1])])]
     last = values[np.searchsorted(values, high[np.concatenate([apart, [dense.size - 1]])], "right") - 1]
-    return [(int(a), int(b)) for a, b in zip(first, last)]
+    return np.stack([first, last], axis=1)
 
 
 def body_of(noisy: NoisyProfile, bound: int | None) -> Body | None:
@@ -118,40 +116,36 @@ def body_of(noisy: NoisyProfile, bound: int | None) -> Body | None:
     """
     window = window_of(noisy.noise)
     values, tally = combine([(np.clip(noisy.values, 0, bound), noisy.tally)])
-    at_first = cells_in(dense_runs(values, tally, window, ENOUGH), values, tally).sum()
+    at_first = cells_between(values, tally, *dense_runs(values, tally, window, ENOUGH).T).sum()
     for most in (LIMIT, WIDEST):
-        runs = runs_within(values, tally, window, most)
-        if runs and 2 * cells_in(runs, values, tally).sum() >= at_first:
+        dense = runs_within(values, tally, window, most)
+        if dense.size and 2 * cells_between(values, tally, *dense.T).sum() >= at_first:
             break
     else:
         return None
-    runs = _widened(runs, window, bound)
-    inside = np.zeros(values.size, dtype=bool)
-    for low, high in runs:
-        inside |= (values >= low) & (values <= high)
+    runs = _widened(dense.tolist(), window, bound)
     counts = np.concatenate([np.arange(low, high + 1) for low, high in runs])
-    cells = np.zeros(counts.size, dtype=np.int64)
+    inside, cells = np.isin(values, counts), np.zeros(counts.size, dtype=np.int64)
     cells[np.searchsorted(counts, values[inside])] = tally[inside]
     return Body(runs, counts, cells, values[~inside], tally[~inside])
 
 
-def runs_within(values: Int64, tally: Int64, window: int, limit: int) -> list[tuple[int, int]]:
+def runs_within(values: Int64, tally: Int64, window: int, limit: int) -> Int64:
     """Runs of at most ``limit`` counts together, by the least local number that leaves no more."""
     runs, few = dense_runs(values, tally, window, ENOUGH), ENOUGH
-    while sum(high - low + 1 for low, high in runs) > limit:
+    while (np.diff(runs) + 1).sum() > limit:
         few *= 2
         runs = dense_runs(values, tally, window, few)
     return runs
 
 
-def cells_in(runs: list[tuple[int, int]], values: Int64, tally: Int64) -> Int64:
-    """Number of cells in each run."""
+def cells_between(values: Int64, tally: Int64, low: Int64, high: Int64) -> Int64:
+    """Number of cells from each ``low`` to each ``high``, both ends included."""
     before = np.concatenate([[0], np.cumsum(tally)])
-    ends = np.searchsorted(values, [high for _, high in runs], "right")
-    return np.asarray(before[ends] - before[np.searchsorted(values, [low for low, _ in runs])])
+    return np.asarray(before[np.searchsorted(values, high, "right")] - before[np.searchsorted(values, low)])
 
 
-def _widened(runs: list[tuple[int, int]], window: int, bound: int | None) -> list[tuple[int, int]]:
+def _widened(runs: list[list[int]], window: int, bound: int | None) -> list[tuple[int, int]]:
     """Start the first run at 0 where 0 is near, and give every run a few counts, so that a walk can start on it."""
     wide: list[tuple[int, int]] = []
     for low, high in runs:
@@ -168,13 +162,34 @@ def _widened(runs: list[tuple[int, int]], window: int, bound: int | None) -> lis
 # ── the channel ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, eq=False)
-class SeenLaw:
-    """A profile seen through a banded channel: its masses f, the law m = K f, the log likelihood of the cells."""
+class Sandwich:
+    """d ↦ T·diag(d)·Tᵀ for a tridiagonal T: its diagonal and the two above it, products of T's entries taken once.
 
-    mass: Floats
+    left, middle, right : T[i, i−1], T[i, i] and T[i, i+1]
+
+    >>> Sandwich(np.array([0.0, -1, -1]), np.full(3, 2.0), np.array([-1.0, -1, 0]))(np.ones(3))
+    [array([5., 6., 5.]), array([-4., -4.]), array([1.])]
+    """
+
+    def __init__(self, left: Floats, middle: Floats, right: Floats) -> None:
+        self.squares = left[1:] ** 2, middle**2, right[:-1] ** 2
+        self.beside = middle[:-1] * left[1:], right[:-1] * middle[1:]
+        self.across = right[:-2] * left[2:]
+
+    def __call__(self, d: Floats) -> list[Floats]:
+        """For one diagonal d."""
+        before, here, after = self.squares
+        diagonal = here * d
+        diagonal[1:] += before * d[:-1]
+        diagonal[:-1] += after * d[1:]
+        return [diagonal, self.beside[0] * d[:-1] + self.beside[1] * d[1:], self.across * d[1:-1]]
+
+
+@dataclass(frozen=True, eq=False)
+class SeenLaw(State):
+    """A profile seen through a banded channel: the law m = K f besides."""
+
     law: Floats
-    value: float
 
 
 class BandedChannel:
@@ -192,33 +207,23 @@ class BandedChannel:
         last = np.cumsum(size) - 1
         first = last - size + 1
         c = a / gap**2
-        self.left = np.full(size.sum(), -c)
-        self.right = np.full(size.sum(), -c)
-        self.middle = np.full(size.sum(), 1 + 2 * c)
+        left, right, middle = np.full(size.sum(), -c), np.full(size.sum(), -c), np.full(size.sum(), 1 + 2 * c)
         long = size > 1
-        self.middle[first] = self.middle[last] = np.where(long, 1 / gap, 1.0)
-        self.left[first[long] + 1] = self.right[last[long] - 1] = -a / gap
-        self.left[first] = self.right[last] = 0.0
+        middle[first] = middle[last] = np.where(long, 1 / gap, 1.0)
+        left[first[long] + 1] = right[last[long] - 1] = -a / gap
+        left[first] = right[last] = 0.0
         # the first and last row of a run, times 1 − a, make T symmetric, and it is positive definite
         self.ends = np.ones(size.sum())
         self.ends[first] = self.ends[last] = np.where(long, gap, 1.0)
-        beside = (self.ends * self.right)[:-1] if size.sum() > 1 else np.zeros(1)
-        self.diagonal, self.beside, _ = dpttrf(self.ends * self.middle, beside)
+        beside = (self.ends * right)[:-1] if size.sum() > 1 else np.zeros(1)
+        self.diagonal, self.beside, _ = dpttrf(self.ends * middle, beside)
         self.log_det_inverse = float(np.log(self.diagonal).sum() - np.log(self.ends).sum())
-        left, middle, right = self.left, self.middle, self.right
-        self.products = (
-            left[1:] ** 2,
-            middle**2,
-            right[:-1] ** 2,
-            middle[:-1] * left[1:],
-            right[:-1] * middle[1:],
-            right[:-2] * left[2:],
-        )
+        self.around = Sandwich(left, middle, right)
 
     def at(self, mass: Floats) -> SeenLaw:
         """See masses; the total is Poisson, so they need not add up to 1: value = d·(Σ y·log m − Σ f)."""
         m = self.forward(mass)
-        return SeenLaw(mass, m, self.exposure * float(self.y @ np.log(m) - mass.sum()))
+        return SeenLaw(mass, self.exposure * float(self.y @ np.log(m) - mass.sum()), m)
 
     def pull(self, state: SeenLaw) -> Floats:
         """Kᵀ(y/m): one step of EM multiplies by it."""
@@ -242,7 +247,7 @@ class BandedChannel:
 
     def hold(self, prior: Bands) -> Floats:
         """Put the prior into an interleaved system, steepened."""
-        n, half = self.middle.size, max(2 * (len(prior) - 1), 4)
+        n, half = self.counts.size, max(2 * (len(prior) - 1), 4)
         middle = 2 * half
         system = np.zeros((3 * half + 1, 2 * n), order="F")
         for k, band in enumerate(prior):
@@ -261,10 +266,7 @@ class BandedChannel:
         middle = 2 * half
         system = held.copy(order="F")
         system[middle, 0::2] += curvature
-        before, here, after, to_here, to_after, across = self.products
-        outer = [here * m, to_here * m[:-1] + to_after * m[1:], across * m[1:-1]]  # superdiagonals of T·M·Tᵀ
-        outer[0][1:] += before * m[:-1]
-        outer[0][:-1] += after * m[1:]
+        outer = self.around(m)
         scale = 1 / np.sqrt(outer[0])
         for k in range(1, min(3, n)):
             band = outer[k] * scale[:-k] * scale[k:]
@@ -298,7 +300,7 @@ class Few(Dense):
     def at(self, mass: Floats) -> SeenLaw:
         """See masses."""
         law = np.maximum(self.columns @ mass, TINY)
-        return SeenLaw(mass, law, self.exposure * float(self.y @ np.log(law) - mass.sum()))
+        return SeenLaw(mass, self.exposure * float(self.y @ np.log(law) - mass.sum()), law)
 
     def pull(self, state: SeenLaw) -> Floats:
         """Kᵀ(y/m)."""

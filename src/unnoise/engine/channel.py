@@ -17,7 +17,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -25,8 +24,11 @@ from scipy.linalg import LinAlgError
 from scipy.linalg.lapack import dpotrf, dpotrs
 
 from ..arrays import Floats, Int64
+from ..noise import DiscreteLaplace
 
-__all__ = ["FAR", "Bands", "Blocks", "Channel", "Dense", "Grid", "Seeing", "State", "add_diagonal", "counts_in_blocks"]
+__all__ = [
+    "FAR", "Bands", "Blocks", "Channel", "Dense", "Grid", "Seeing", "State", "counts_in_blocks", "likely_strides",
+]  # fmt: skip
 
 FAR = 1 << 62
 """The count of all items above every row."""
@@ -34,9 +36,14 @@ FAR = 1 << 62
 Bands = Sequence[Floats]
 """A symmetric banded matrix: entry k holds the k-th superdiagonal, N long, its last k entries unused."""
 
-
 PIECES = 16
 """Pieces into which a block is cut at most, where cells show more than it can say."""
+
+MOST_STRIDE, STRAY = 100, 4.0
+"""Largest number that all counts may be multiples of; standard errors by which the cells may stray from that."""
+
+LARGEST = 1 << 12
+"""Noisy counts above are not asked what they are multiples of: the others tell."""
 
 
 def counts_in_blocks(first: int, top: int, dense: int, per_octave: int) -> Int64:
@@ -53,17 +60,43 @@ def counts_in_blocks(first: int, top: int, dense: int, per_octave: int) -> Int64
     return np.array([*starts, top + 1], dtype=np.int64)
 
 
-@dataclass(frozen=True, eq=False)
+def likely_strides(values: Int64, tally: Int64, noise: DiscreteLaplace) -> list[int]:
+    """Return p if all counts may be multiples of p > 1 and the cells could show that they are not: the largest such.
+
+    If they are, E cos(2πjv/p) = φ(2πj/p)^ρ for all j, and otherwise it is less. By how much it could be less shows at
+    half the angle, where odd multiples are turned round.
+    """
+    near = values <= LARGEST
+    values, tally = values[near], tally[near]
+    cells, strides = int(tally.sum()), np.arange(MOST_STRIDE, 1, -1)
+
+    def told(angle: Floats) -> tuple[Floats, Floats, Floats]:
+        """Means of the cosine, seen and for noise alone, and how far apart they may be."""
+        seen, mean = np.cos(np.outer(angle, values)) @ tally / max(cells, 1), noise.characteristic(angle)
+        variance = (1 + noise.characteristic(2 * angle)) / 2 - mean**2
+        return seen, mean, STRAY * (np.sqrt(np.maximum(variance, 0.0) / max(cells, 1)) + 1 / max(cells, 1))
+
+    seen, mean, error = told(2 * np.pi / strides)
+    may = (mean - seen < error) & (mean > error)
+    for p, height, doubt in zip(strides[may].tolist(), mean[may], error[may]):
+        turned, unturned, _ = told(np.array([np.pi / p]))
+        seen, mean, error = told(2 * np.pi * np.arange(1, p // 2 + 1) / p)
+        if height * (1 - turned[0] / unturned[0]) > 2 * doubt and (mean - seen < error).all():
+            return [p]
+    return []
+
+
 class Blocks:
-    """Blocks of counts: block j holds first[j], first[j] + stride, … below stop[j].
+    """Blocks of counts: block j holds first[j], first[j] + stride, … below stop[j], ``widths`` of them.
 
     The first ``covered`` of them stand side by side, the others (atoms) alone. FAR stands for "above every row".
     """
 
-    first: Int64
-    stop: Int64
-    covered: int
-    stride: int = 1
+    def __init__(self, first: Int64, stop: Int64, covered: int, stride: int = 1) -> None:
+        self.first, self.stop, self.covered, self.stride = first, stop, covered, stride
+        self.size, self.atoms = int(first.size), first[covered:]
+        self.widths: Floats = ((stop - first - 1) // stride + 1).astype(float)
+        self.centres: Floats = first + (stop - first - 1) / 2
 
     @classmethod
     def covering(cls, starts: Int64, stride: int = 1) -> Blocks:
@@ -100,26 +133,6 @@ class Blocks:
         kept = self.atoms[~np.isin(self.holding(self.atoms), held)]
         return Blocks(first, stop, before.size, self.stride).with_atoms(kept)
 
-    @property
-    def atoms(self) -> Int64:
-        """The single counts beside those covered, FAR among them."""
-        return self.first[self.covered :]
-
-    @property
-    def size(self) -> int:
-        """Number of blocks."""
-        return int(self.first.size)
-
-    @cached_property
-    def widths(self) -> Floats:
-        """Number of counts in each block."""
-        return ((self.stop - self.first - 1) // self.stride + 1).astype(float)
-
-    @cached_property
-    def centres(self) -> Floats:
-        """Middle of each block."""
-        return self.first + (self.stop - self.first - 1) / 2
-
     def spread(self, mass: Floats, top: int) -> Floats:
         """Return the mass at each count 0..top, spread evenly over the blocks (what lies above is left out)."""
         n, masses = self.covered, np.zeros(top + 1)
@@ -152,16 +165,12 @@ class Grid:
     stride: int = 1
 
 
-class State(Protocol):
-    """A profile as a channel sees it: its masses and the log likelihood of the cells, in nats."""
+@dataclass(frozen=True, eq=False)
+class State:
+    """A profile as a channel sees it: N_j, the mass of each block, and the log likelihood of the cells, in nats."""
 
-    @property
-    def mass(self) -> Floats:
-        """N_j, the mass of each block."""
-
-    @property
-    def value(self) -> float:
-        """The log likelihood."""
+    mass: Floats
+    value: float
 
 
 S = TypeVar("S", bound=State)
@@ -222,14 +231,9 @@ class Dense(ABC):
         """Return −A⁻¹·gradient and log det A, by Cholesky's factor of A."""
         system = self.information(state)
         system += held
-        add_diagonal(system, curvature)
+        np.einsum("ii->i", system)[:] += curvature
         factor, info = dpotrf(system.T, lower=1, overwrite_a=1, clean=0)
         if info != 0:
             raise LinAlgError("Newton's system is not positive definite")
         log_det = 2 * float(np.log(factor.diagonal()).sum())
         return -dpotrs(factor, gradient, lower=1)[0], log_det
-
-
-def add_diagonal(matrix: Floats, diagonal: Floats | float) -> None:
-    """Add to the diagonal of a square matrix, in place."""
-    np.einsum("ii->i", matrix)[:] += diagonal

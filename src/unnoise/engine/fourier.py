@@ -11,8 +11,8 @@ spread evenly, and noisy counts to *rows*; both through running sums: with M₂ 
 block [s, e) that shows at or below v is (M₂[v − s] − M₂[v − e])/(e − s). Blocks may overlap: a single count inside a
 wide block is an *atom*.
 
-Where all counts are multiples of p (:func:`likely_strides`), blocks are made of its multiples, M₂ cumulates in strides
-of p, Σ_i M₁[v − ip], and walks count in units of p. Atoms may be at any count.
+Where all counts are multiples of p (:func:`.channel.likely_strides`), blocks are made of its multiples, M₂ cumulates in
+strides of p, Σ_i M₁[v − ip], and walks count in units of p. Atoms may be at any count.
 
 The transform is taken on the circle |z| = r < 1 with r^L = 10⁻⁸, L its length [1]_: what lies past L comes back
 multiplied by 10⁻⁸, and rounding grows by r^(−L/2) = 10⁴ at most. Items past every row only say "above": e^(−Λ) and one
@@ -37,9 +37,9 @@ from scipy.fft import next_fast_len
 
 from ..arrays import Floats, Int64
 from ..noise import DiscreteLaplace
-from .channel import FAR, Blocks, Dense, Grid, counts_in_blocks
+from .channel import FAR, Blocks, Dense, Grid, State, counts_in_blocks
 
-__all__ = ["FourierChannel", "Part", "SeenRows", "likely_strides", "rows_of"]
+__all__ = ["FourierChannel", "Part", "SeenRows", "rows_of"]
 
 Complex = NDArray[np.complex128]
 
@@ -65,12 +65,6 @@ AT_ONCE = 1 << 20
 
 PER_OCTAVE = 24
 """Rows to the octave far up: 3 % of a count."""
-
-MOST_STRIDE, STRAY = 100, 4.0
-"""Largest number that all counts may be multiples of; standard errors by which the cells may stray from that."""
-
-LARGEST = 1 << 12
-"""Noisy counts above are not asked what they are multiples of: the others tell."""
 
 FINENESS = 8
 """Rows to a standard deviation of the noise: what is told apart within one is (1/8)²/12 = 0.1 % of its information."""
@@ -147,11 +141,9 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class SeenRows:
-    """Masses seen through the channel: log likelihood, and for each part its rows and its cumulated law."""
+class SeenRows(State):
+    """Masses seen through the channel: for each part its rows and its cumulated law besides."""
 
-    mass: Floats
-    value: float
     rows: tuple[Floats, ...]
     once: Floats
     stride: int = 1
@@ -224,11 +216,10 @@ class FourierChannel(Dense):
 
         As many at once as AT_ONCE numbers hold: weak noise is short, but that of ε = 0.001 reaches a hundred thousand.
         """
-        batch = max(1, AT_ONCE // self.law.length)
-        return np.concatenate([np.zeros(0), *(self._some(sets[i : i + batch]) for i in range(0, len(sets), batch))])
-
-    def _some(self, sets: Sequence[tuple[Int64, Floats]]) -> Floats:
-        """The same for as many as can be held."""
+        most = max(1, AT_ONCE // self.law.length)
+        if not 0 < len(sets) <= most:
+            batches = (self.values(sets[i : i + most]) for i in range(0, len(sets), most))
+            return np.concatenate([np.zeros(0), *batches])
         counts = np.unique(np.concatenate([places for places, _ in sets]))
         masses = np.zeros((len(sets), counts.size + self.above.size))
         for mass, (places, given) in zip(masses, sets):
@@ -373,34 +364,6 @@ class FourierChannel(Dense):
         return float(sum(lost)) / sum(part.cells for part in self.parts)
 
 
-def likely_strides(values: Int64, tally: Int64, noise: DiscreteLaplace) -> list[int]:
-    """Return p if all counts may be multiples of p > 1 and the cells could show that they are not: the largest such.
-
-    If they are, E cos(2πjv/p) = φ(2πj/p)^ρ for all j, and otherwise it is less. By how much it could be less shows at
-    half the angle, where odd multiples are turned round; and one count more than a multiple must show at some j.
-    """
-    near = values <= LARGEST
-    values, tally = values[near], tally[near]
-    cells, strides = int(tally.sum()), np.arange(MOST_STRIDE, 1, -1)
-
-    def told(angle: Floats) -> tuple[Floats, Floats, Floats]:
-        """Means of the cosine, seen and for noise alone, and how far apart they may be."""
-        seen, mean = np.cos(np.outer(angle, values)) @ tally / max(cells, 1), noise.characteristic(angle)
-        variance = (1 + noise.characteristic(2 * angle)) / 2 - mean**2
-        return seen, mean, STRAY * (np.sqrt(np.maximum(variance, 0.0) / max(cells, 1)) + 1 / max(cells, 1))
-
-    seen, mean, error = told(2 * np.pi / strides)
-    may = (mean - seen < error) & (mean > error)
-    for p, height, doubt in zip(strides[may].tolist(), mean[may], error[may]):
-        turned, unturned, _ = told(np.array([np.pi / p]))
-        angle = 2 * np.pi * np.arange(1, p // 2 + 1) / p
-        seen, mean, error = told(angle)
-        clear = height * (1 - turned[0] / unturned[0]) > 2 * doubt
-        if clear and (mean - seen < error).all():
-            return [p]
-    return []
-
-
 def _cumulated(laws: Floats, stride: int) -> Floats:
     """Σ_i law[v − i·stride] for each law (down).
 
@@ -439,7 +402,6 @@ class _Law:
     def cumulated(self, around: Complex) -> Floats:
         """Return laws of noisy cells (down), cumulated from low to last; ``around`` are logarithms of transforms."""
         wrapped = irfft(np.exp(around + self.log_noise), self.length)
-        law = np.concatenate([wrapped[:, self.low :], wrapped[:, : self.last + 1]], axis=1) if self.low else (
-            wrapped[:, : self.last + 1])
+        law = np.concatenate([wrapped[:, self.length + self.low :], wrapped[:, : self.last + 1]], axis=1)
         law *= self.up
         return np.cumsum(np.maximum(law, 0.0, out=law), axis=1)

@@ -35,7 +35,7 @@ from scipy.special import gammaln
 
 from ..arrays import Floats, Int64
 from .banded import BandedChannel
-from .channel import FAR, add_diagonal
+from .channel import FAR
 from .fourier import FourierChannel
 from .walk import LEVEL, Model, Walk, find_mode
 
@@ -91,8 +91,9 @@ class Places:
         return float(log_chance.sum()) - math.log(math.e - 1)
 
 
-def _fit(channel: Any, places: Int64, mass: Floats, among: Places) -> Model:
+def _fit(whole: BandedChannel | FourierChannel, places: Int64, mass: Floats, among: Places) -> Model:
     """Find the masses at these places."""
+    channel: Any = whole.only(places)
     start = np.log(np.maximum(mass, LEAST * among.total))
     walk = Walk(np.zeros(mass.size), np.zeros(mass.size, dtype=np.int64), 2, level=among.level)
     precision = walk.precision(1.0)
@@ -117,7 +118,7 @@ def _volume(information: Floats, mass: Floats, near: int, among: Places) -> floa
     log_prior = np.full(mass.size, -2 * math.log(LEVEL))
     log_prior[1:near] = math.log(2 * math.pi) + 2 / max(free, 1) * float(gammaln(free + 1))
     told = basis.T @ information @ basis
-    add_diagonal(told, np.exp(log_prior))
+    np.einsum("ii->i", told)[:] += np.exp(log_prior)
     strayed = np.append(math.log(total / among.total), np.log(mass[near:]) - among.level)
     return 0.5 * float(log_prior.sum() - np.linalg.slogdet(told)[1] - np.square(strayed / LEVEL).sum())
 
@@ -134,16 +135,11 @@ def likely_points(channel: BandedChannel, likely: Floats, among: Places) -> list
     weight = np.array([likely[g].sum() for g in groups])
     middle = np.array([round(float(likely[g] @ g / likely[g].sum())) for g in groups])
 
-    def fixed(places: Int64, mass: Floats) -> Model:
-        return _fit(channel.only(places), places, mass, among)
-
-    def moving(places: Int64, mass: Floats) -> Model:
-        return _to_medians(channel, places, mass, among)
-
     median = channel.counts[int(np.searchsorted(np.cumsum(channel.y), 0.5))]
     close = np.abs(channel.counts - median) <= 1 + DOUBT * channel.grid.scale / math.sqrt(channel.exposure)
-    found = [fixed(place, np.ones(1)) for place in channel.counts[close, None]]
-    found += _fewer(channel.counts[at], likely[at], fixed) + _fewer(channel.counts[middle], weight, moving)
+    found = [_fit(channel, place, np.ones(1), among) for place in channel.counts[close, None]]
+    found += _fewer(channel.counts[at], likely[at], lambda places, mass: _fit(channel, places, mass, among))
+    found += _fewer(channel.counts[middle], weight, lambda places, mass: _to_medians(channel, places, mass, among))
     found.sort(key=lambda mixture: mixture.score)
     return list({mixture.places.tobytes(): mixture for mixture in found if mixture.converged}.values())
 
@@ -162,22 +158,17 @@ def _fewer(places: Int64, mass: Floats, fit: Callable[[Int64, Floats], Model]) -
 
 def _to_medians(channel: BandedChannel, places: Int64, mass: Floats, among: Places) -> Model:
     """Fit, and move every mass to the median of its share of the cells, until none moves."""
+    occupied = channel.counts[channel.y > 0]
     for _ in range(MOVES):
-        mixture = _fit(channel.only(places), places, mass, among)
-        moved = _medians(channel, mixture)
+        mixture = _fit(channel, places, mass, among)
+        few: Any = mixture.channel
+        share = np.cumsum((few.y / few.at(mixture.mass).law)[:, None] * few.columns * mixture.mass, axis=0)
+        moved = occupied[[int(np.searchsorted(s, s[-1] / 2)) for s in share.T]]
         if (moved == places).all():
             return mixture
         places, where = np.unique(moved, return_inverse=True)
         mass = np.bincount(where, weights=mixture.mass).astype(float)
-    return _fit(channel.only(places), places, mass, among)
-
-
-def _medians(channel: BandedChannel, mixture: Model) -> Int64:
-    """The noisy count at the middle of each mass's share of the cells, which is a count of the body."""
-    seen = channel.y > 0
-    few: Any = mixture.channel
-    share = np.cumsum((few.y / few.at(mixture.mass).law)[:, None] * few.columns * mixture.mass, axis=0)
-    return channel.counts[seen][[int(np.searchsorted(s, s[-1] / 2)) for s in share.T]]
+    return _fit(channel, places, mass, among)
 
 
 # ---------------------------------------------------------------- one by one, where the cells pull
@@ -205,7 +196,7 @@ def _from_peaks(channel: FourierChannel, mass: Floats, among: Places, wanted: fl
     heights = np.bincount(where, weights=weight[heavy]).astype(float)
 
     def fit(places: Int64, mass: Floats) -> Model:
-        return _fit(channel.only(places), places, np.append(mass, far), among)
+        return _fit(channel, places, np.append(mass, far), among)
 
     fitted = [one for one in _fewer(places, heights, fit) if one.converged]
     best = max(fitted, key=lambda one: one.score, default=None)
@@ -218,7 +209,7 @@ def _from_peaks(channel: FourierChannel, mass: Floats, among: Places, wanted: fl
 def _one_by_one(channel: FourierChannel, among: Places, wanted: float) -> list[Model]:
     """Models of 1, 2, … points, each put where the cells pull most."""
     found: list[Model] = []
-    firsts = [_fit(channel.only(places), places, mass, among) for places, mass in _first(channel, among)]
+    firsts = [_fit(channel, places, mass, among) for places, mass in _first(channel, among)]
     best = max(firsts, key=lambda one: one.value if one.converged else -math.inf)
     best = _settled(channel, best, among, wanted)
     while best.converged:
@@ -229,8 +220,7 @@ def _one_by_one(channel: FourierChannel, among: Places, wanted: float) -> list[M
         gain = best.value - found[-2].value if size > 1 else np.inf
         if best.score + 2 * gain < wanted or (size > ENOUGH and best.score < found[-2].score):
             break
-        places, mass = _another(best, among)
-        best = _settled(channel, _fit(channel.only(places), places, mass, among), among, wanted)
+        best = _settled(channel, _fit(channel, *_another(best, among), among), among, wanted)
     return found
 
 
@@ -270,7 +260,7 @@ def _settled(channel: FourierChannel, best: Model, among: Places, wanted: float)
         if not moved:
             break
         places, mass = moved[int(np.argmax(channel.values(moved)))]
-        other = _fit(channel.only(places), places, mass, among)
+        other = _fit(channel, places, mass, among)
         if not other.converged or other.value <= best.value + 1e-3:
             break
         best = other

@@ -28,7 +28,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from ..arrays import Floats, Int64
-from .channel import FAR, Blocks, add_diagonal
+from .channel import FAR, Blocks
 from .fourier import FourierChannel, SeenRows
 from .search import Search, average, weights
 from .walk import JUMP, Model
@@ -122,11 +122,11 @@ def covariance_of(channel: FourierChannel, state: SeenRows, prior: Floats) -> Fl
     """(D − J) + (D − J)·A⁻¹·(D − J)."""
     information = channel.information(state)
     missing = -information
-    add_diagonal(missing, state.mass)
+    np.einsum("ii->i", missing)[:] += state.mass
     precision = prior + information
     scale = 1 / np.sqrt(np.diag(precision))
     precision *= np.outer(scale, scale)
-    add_diagonal(precision, RIDGE)
+    np.einsum("ii->i", precision)[:] += RIDGE
     half = solve_triangular(np.linalg.cholesky(precision), scale[:, None] * missing, lower=True, check_finite=False)
     return np.asarray(missing + half.T @ half)
 
@@ -138,30 +138,15 @@ def _smoothest(channel: FourierChannel, models: Sequence[Model], law: Floats) ->
     law : the average of the models, which is taken where there is no walk
     """
     best = max((model.value for model in models), default=-math.inf)
-    laws = []
-    for model in models:
-        own: Any = model.channel
-        if own.blocks.covered == channel.blocks.covered and model.value > best - NATS:
-            laws.append(_spread(channel, own, model.mass))
-    return max([*laws, _spread_atoms(channel, law)], key=lambda mass: _entropy(channel, mass))
-
-
-def _spread(channel: FourierChannel, walked: FourierChannel, mass: Floats) -> Floats:
-    """A walk's masses over the blocks of ``channel``, its atoms spread."""
-    n, own = channel.blocks.covered, walked.atoms
-    masses = np.zeros(channel.blocks.size)
-    masses[:n] = mass[:n]
-    for atom, its in zip(own, mass[n:]):
-        masses[n:][channel.blocks.atoms == atom] += its
-    return _spread_atoms(channel, masses)
+    walks = [model.mass for model in models if model.family and model.value > best - NATS]  # their blocks come first
+    laws = [*(np.pad(mass, (0, law.size - mass.size)) for mass in walks), law]
+    return max((_spread_atoms(channel, mass) for mass in laws), key=lambda mass: _entropy(channel, mass))
 
 
 def _spread_atoms(channel: FourierChannel, mass: Floats) -> Floats:
     """Spread the mass of every atom over the blocks around it, as far as the noise would hide that."""
     blocks, n = channel.blocks, channel.blocks.covered
     masses = mass.copy()
-    if n == 0:
-        return masses
     for j in n + np.flatnonzero((mass[n:] > 0) & (blocks.atoms < FAR)):
         away = (4 * NATS / max(float(mass[j]), NATS)) ** 0.25 * math.sqrt(channel.noise.variance)
         weight = np.exp(-0.5 * ((blocks.centres[:n] - blocks.first[j]) / max(away, 0.5)) ** 2) * blocks.widths[:n]

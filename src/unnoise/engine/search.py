@@ -89,7 +89,7 @@ class Search:
     """What was tried on one channel.
 
     start : θ to begin with; level : its mean in advance
-    floor : score of a model found elsewhere, which counts as the highest so far
+    most : the highest score so far, at first that of a model found elsewhere
     models, best : those that count, and the one of highest score; leaders : the best of each family
     tried : all that converged, certified or not
     """
@@ -97,7 +97,7 @@ class Search:
     channel: Channel[Any]
     start: Floats
     level: float
-    floor: float = -np.inf
+    most: float = -np.inf
     models: list[Model] = field(default_factory=list)
     tried: list[Model] = field(default_factory=list)
     best: Model | None = None
@@ -107,17 +107,12 @@ class Search:
     not_converged: int = 0
     uncertified: int = 0
 
-    @property
-    def most(self) -> float:
-        """The highest score."""
-        return self.floor if self.best is None else max(self.floor, self.best.score)
-
     def add(self, *models: Model) -> None:
         """Take models in."""
         self.models.extend(models)
         for model in models:
             if self.best is None or model.score > self.best.score:
-                self.best = model
+                self.best, self.most = model, max(self.most, model.score)
 
     def walks(self) -> None:
         """Families with heads, once more from loose walks if that was a trap; then periods, then free steps.
@@ -125,10 +120,15 @@ class Search:
         A rough start is so unlikely under a stiff walk that the way down from there may lead to where no cell is
         explained, and nothing leads back: more items than the cells can show.
         """
-        share = shares(FAMILIES, self.channel.grid)
+        share, floor = shares(FAMILIES, self.channel.grid), self.most
         self._with_heads(share)
-        if self._trapped():
-            self.models, self.best, self.leaders = [], None, {}
+        if self.best is None:
+            trapped = self.fits > 0 and floor == -np.inf
+        else:  # less likely than the start by more than any sound mode is
+            start = self.channel.at(self.channel.widths * np.exp(self.start)).value
+            trapped = self.channel.at(self.best.mass).value < start - TRAPPED * self.start.size
+        if trapped:
+            self.models, self.best, self.leaders, self.most = [], None, {}, floor
             self._with_heads(share, loose=True)
         models = [self.best, min(self.leaders.values(), key=lambda leader: leader.value, default=None)]
         for period in sorted({p for model in models if model for p in likely_periods(self.channel, model.mass)}):
@@ -150,13 +150,6 @@ class Search:
             scores = {family: -np.inf if model is None else model.score for family, model in found.items()}
             most = max(scores.values(), default=-np.inf)
             alive = [family for family in alive if scores.get(family, np.inf) > most - BEHIND]
-
-    def _trapped(self) -> bool:
-        """Whether the best mode is less likely than the start by more than any sound one is."""
-        if self.best is None:
-            return self.fits > 0 and self.floor == -np.inf
-        start = self.channel.at(self.channel.widths * np.exp(self.start)).value
-        return bool(self.channel.at(self.best.mass).value < start - TRAPPED * self.start.size)
 
     def _explored(self, family: Family, head: int, share: float, *, loose: bool = False) -> Model | None:
         """Climb a family with one head, beginning at the best mode so far; keep the best if it leads."""
@@ -184,8 +177,8 @@ class Search:
             theta, scores, last = origin, scores[:1], None
             for rung in rungs:
                 wanted = max(self.most - BEHIND, -np.inf if peak is None else peak.score - PAST)
-                if _falls_below(wanted, scores):
-                    break
+                if len(scores) > 1 and scores[-1] < scores[-2] and 2 * scores[-1] - scores[-2] < wanted:
+                    break  # scores up a ladder are concave
                 precision = walk.precision(float(strengths[rung]))
                 blind = family.period > 0 and not scores  # a step from no pattern does not show what one would gain
                 mode = find_mode(self.channel, walk, precision, theta, max_iterations=PATIENCE,
@@ -238,14 +231,6 @@ class Search:
             if better is None or better.score <= found.score:
                 break
             found = better
-
-
-def _falls_below(wanted: float, scores: Sequence[float]) -> bool:
-    """Whether the next of the scores up a ladder, which are concave, will not reach what is wanted."""
-    if len(scores) < 2:
-        return False
-    before, last = scores[-2:]
-    return last < before and 2 * last - before < wanted
 
 
 def explore(channel: FourierChannel, start: Floats, total: float, counts: Int64, floor: float = -np.inf) -> Search:

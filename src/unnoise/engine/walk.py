@@ -25,31 +25,22 @@ positive part of what it leaves out. At the mode θ̂ Laplace's approximation of
 where (2π)^(N/2) has cancelled with the prior's. A short last step is taken on trust: half of Newton's decrement is what
 it gains. A search that stops short of the tolerance says so.
 
-**Families.** The logarithm of the mass per count is a walk of order 2 or 3 in t, log(1 + t) or log t, of order
-2 in log(1 + t) with precision rising as (1 + t/s)², s the scale of the noise; or log f·t! is one of order 2 in t, whose
-stiffest are Poisson laws (log f/C(n, t) and binomial laws where no count is above n); or it follows a pattern of some
-period. Each has a ladder of strengths λ, a decade apart, and where counts begin at 0 or 1 its first
-0, 1 or 4 steps may be free: small counts are often unlike the rest, and what the noise hides of them is then left open.
-A count 0 is then a run by itself: how many cells are empty and how many hold one item are starting values both.
-
-All families have the same share of the prior, and in a family all heads and strengths. Where counts reach their bound
-n, an item was counted at some of n occasions, and binomial laws are what chance makes of that: their family weighs as
-much as all others together. Points (:mod:`.points`) weigh as much as all walks, or as one family where walks may hold
-atoms (:data:`.search.ONE_OF_MANY`).
+**Families**, their ladders and shares of the prior are in docs/estimators.md (*Walks*, *search*): order 2 or 3 in t,
+log(1 + t) or log t, rising in precision, on the base 1/t! (C(n, t) where no count is above n), of some period. Where
+counts begin at 0 or 1 the first steps, a *head*, may be free, and a count 0 is then a run by itself: how many cells are
+empty and how many hold one item are starting values both. Where counts reach their bound n, an item was counted at some
+of n occasions, and binomial laws, what chance makes of that, weigh as much as all other families together.
 
 **Periods.** Counts may be heaped: even numbers only, multiples of 5, round numbers. Two signs of it are looked for at
-the best smooth profile f, with law m = K f.
-
-**A pattern it has missed.** Let c be the logarithms of factors on the residue classes t mod p, ± JUMP in advance. With
-P the indicators of the classes,
+the best smooth profile f, with law m = K f. *A pattern it has missed*: let c be the logarithms of factors on the
+residue classes t mod p, ± JUMP in advance, and P the indicators of the classes. Then
 
     g = Pᵀ·d·F·(Kᵀ(y/m) − 1),       H = d·(K·F·P)ᵀ·M⁻¹·(K·F·P)
 
 are the score and the information of the cells about c at c = 0. Without a pattern gᵀ(H + 1/JUMP²)⁻¹g is at most a χ² of
 p degrees of freedom, nearly; where that is less likely than ``CHANCE`` for some p, the unlikeliest is worth a fit.
-
-**A pattern it has taken over**, as a loose walk does: the steps of log f at lag p, θ[t] − θ[t−1] − θ[t−p] + θ[t−p−1],
-are much smaller than its second differences, where there are cells.
+*A pattern it has taken over*, as a loose walk does: the steps of log f at lag p, θ[t] − θ[t−1] − θ[t−p] + θ[t−p−1], are
+much smaller than its second differences, where there are cells.
 
 .. [1] H. Rue, L. Held, "Gaussian Markov Random Fields", 2005, chapter 3.
 .. [2] G. E. P. Box, G. M. Jenkins, "Time series analysis", 1970, chapter 9.
@@ -106,7 +97,7 @@ class Walk:
         period: int = 0,
     ) -> None:
         order = period + 1 if period else order
-        self.order, self.size, self.rise = order, x.size, rise
+        self.x, self.order, self.size, self.rise = x, order, x.size, rise
         self.rows = _seasonal(x.size, period) if period else _differences(x, position, order)
         self.fixed = np.zeros(self.size)
         self.offset = np.zeros(self.size)
@@ -134,8 +125,7 @@ class Walk:
     def precision(self, strength: float) -> Floats:
         """Precision of every row for λ = strength."""
         w = np.minimum(strength * self.rise, STIFFEST / self.spread)
-        loose = self.free & self.steps
-        w[loose] = np.minimum(w[loose], 1 / (JUMP**2 * self.spread[loose]))
+        w[self.free] = np.minimum(w[self.free], 1 / (JUMP**2 * self.spread[self.free]))
         return np.where(self.steps, w, self.fixed)
 
     def differences(self, theta: Floats) -> Floats:
@@ -339,7 +329,9 @@ class Family:
         base = -gammaln(grid.counts + 1.0) if self.factorial else None  # Poisson laws are a line away from −log t!
         if base is not None and grid.bound is not None:  # and binomial ones from log C(n, t)
             base -= gammaln(np.maximum(grid.bound - grid.counts, 0.0) + 1)
-        walk = Walk(self._coordinate(grid), position, self.order, rise, base, level, self.period)
+        t = grid.counts
+        x = {"t": t, "log": np.log1p(t), "log t": np.log(np.maximum(t, 0.5))}[self.coordinate]
+        walk = Walk(x, position, self.order, rise, base, level, self.period)
         return walk.freed(np.arange(walk.order, min(walk.order + head, walk.size)))
 
     def strengths(self, grid: Grid, walk: Walk) -> tuple[Floats, int]:
@@ -347,7 +339,7 @@ class Family:
 
         A walk of precision λ strays by √(X³/3λ) over a length X (order 2), or by √(X⁵/20λ) (order 3).
         """
-        x = self._coordinate(grid)[: grid.walked]
+        x = walk.x[: grid.walked]
         first = np.flatnonzero(grid.position[: grid.walked] == 0)
         length = float((x[np.append(first[1:], x.size) - 1] - x[first]).max())
         strays = length ** (2 * self.order - 1) / (3 if self.order == 2 else 20)
@@ -360,10 +352,6 @@ class Family:
         strengths = stiffest * 10.0 ** -np.arange(rungs + 1)
         usual = int(np.abs(np.log(strengths * float(np.median(rise)) / max(strays / JUMP**2, 1e-300))).argmin())
         return np.asarray(strengths), usual
-
-    def _coordinate(self, grid: Grid) -> Floats:
-        t = grid.counts
-        return np.asarray({"t": t, "log": np.log1p(t), "log t": np.log(np.maximum(t, 0.5))}[self.coordinate])
 
 
 def shares(families: Sequence[Family], grid: Grid) -> dict[Family, float]:

@@ -48,11 +48,10 @@ from ..errors import InputError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
 from .linear import convolve, weights
-from .methods import Fit
 
 __all__ = [
-    "LENGTH", "CellLaw", "Law", "Rung", "Tail", "cell_law", "climb", "exponential", "logarithm", "product",
-    "reciprocal", "spikes",
+    "LENGTH", "CellLaw", "Rung", "Tail", "cell_law", "climb", "exponential", "logarithm", "product", "reciprocal",
+    "spikes",
 ]  # fmt: skip
 
 SHORT = 64
@@ -147,15 +146,14 @@ def cell_law(items: Floats, rate: float, above: float = 0.0) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class CellLaw:
-    """Law of the cells of one range, near and far, and its noisy cells.
+    """The cells of one range, and what they hold of items above ``top``.
 
-    near : P(total = s) for s = 0..top
-    far, mass : law of the part of a total that comes from items above top, 0 included; empty if there is none
+    far, mass : law of the part of a total that comes from such items, 0 included; empty if there is none
     shift : mean of what smaller items add to it
     strayed : share of the cells above top, or too many to speak of their items
     """
 
-    near: Floats
+    top: int
     far: Int64
     mass: Floats
     shift: int
@@ -163,41 +161,18 @@ class CellLaw:
     noisy: NoisyProfile
 
     @classmethod
-    def of(cls, law: Fit, noisy: NoisyProfile, head: Floats, trusted: int) -> CellLaw:
-        """Join ``law`` with ``head``: P(total = s, no item above top) for s = 0..2·top.
-
-        Up to the total ``trusted`` the head itself is taken for the law, above it ``law``.
-        """
-        top = head.size // 2
-        near = head[: top + 1].copy()
-        here = (law.support > trusted) & (law.support <= top)
-        near[trusted + 1 :] = 0.0
-        near[law.support[here]] = law.mass[here]
-        above = law.support > top
-        if not above.any():
-            return cls(near, np.zeros(0, dtype=np.int64), np.zeros(0), 0, 0.0, noisy)
+    def of(cls, support: Int64, mass: Floats, head: Floats, noisy: NoisyProfile) -> CellLaw:
+        """From the law of the totals, and ``head``: P(total = s, no item above top) for s = 0..2·top."""
+        top, nothing = head.size // 2, np.zeros(0)
+        above = support > top
         small = float(head[: top + 1].sum())
-        if small < 1e-3:
-            return cls(near, np.zeros(0, dtype=np.int64), np.zeros(0), 0, 1.0, noisy)
+        if not above.any() or small < 1e-3:
+            return cls(top, nothing.astype(np.int64), nothing, 0, float(above.any()), noisy)
         shift = round(float(np.arange(top + 1) @ head[: top + 1] / small))
-        totals = np.concatenate([law.support[above], np.arange(top + 1, head.size)])
-        mass = np.concatenate([law.mass[above], -head[top + 1 :]])
+        totals = np.concatenate([support[above], np.arange(top + 1, head.size)])
+        mass = np.concatenate([mass[above], -head[top + 1 :]])
         far = np.concatenate([[0], np.maximum(totals - shift, top + 1)])
-        return cls(near, far, np.concatenate([[1 - mass.sum()], mass]), shift, 1 - small, noisy)
-
-    @property
-    def top(self) -> int:
-        """Where near ends."""
-        return self.near.size - 1
-
-    @property
-    def largest(self) -> int:
-        """Largest count that can be found."""
-        return int(self.far.max()) if self.far.size else self.top
-
-
-Law = tuple[CellLaw, float]
-"""A law of cells with the share of all items that belongs to them."""
+        return cls(top, far, np.concatenate([[1 - mass.sum()], mass]), shift, 1 - small, noisy)
 
 
 def _binned(points: Int64, weight: Floats, step: int, last: int) -> Floats:
@@ -208,79 +183,67 @@ def _binned(points: Int64, weight: Floats, step: int, last: int) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Rung:
-    """One resolution: signed item numbers at the multiples first, first + 1, … of step; variances for Poisson items.
+    """One resolution: signed item numbers at the multiples first, first + 1, … of step, unprojected.
 
-    items : estimate of the items at each multiple of step, unprojected
-    entry_variance, curve_variance : of that, and of the number at or above it
     place : mean of the totals seen in the bin (its middle where none is)
-    share : share of all items that belongs to the cells used
+    entry_variance, curve_variance : of each number, and of that at or above it, for Poisson items; not where none asks
     """
 
     step: int
     first: int
     items: Floats
     place: Floats
-    entry_variance: Floats
-    curve_variance: Floats
-    share: float
+    entry_variance: Floats | float = 0.0
+    curve_variance: Floats | float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class Tail:
-    """Items with counts above ``above``.
+    """Items above some count.
 
     counts, items : the projected tail, items ≥ 0
     rungs : what it was made of
-    far_share : share of all items that belongs to the cells in which the largest counts are seen
+    far_share : share of all items that belongs to the cells in which they are seen
     """
 
-    above: int
     counts: Int64
     items: Floats
     rungs: tuple[Rung, ...]
     far_share: float
 
-    def at_least(self, k: Int64) -> tuple[Floats, Floats, Floats]:
-        """Return the unprojected number of items at or above each k > above, its variance, and the share used."""
-        estimate, variance, share = np.zeros(k.size), np.zeros(k.size), np.full(k.size, self.far_share)
-        beyond = 0.0
+    def curve_variance(self, k: Int64) -> Floats:
+        """Variance of the unprojected number of items at or above each k."""
+        variance, beyond = np.zeros(k.size), 0.0
         for rung in reversed(self.rungs):
             curve = np.cumsum(rung.items[::-1])[::-1] + beyond
             index = -(-(k - rung.step // 2) // rung.step) - rung.first
             here = (index >= 0) & (index < curve.size)
-            estimate[here] = curve[index[here]]
             variance[here] = (rung.curve_variance - np.maximum(curve, 0))[index[here]]
-            share[here] = rung.share
             beyond = float(curve[0]) if curve.size else beyond
-        return estimate, variance, share
+        return variance
 
-    def entries(self, t: Int64) -> tuple[Floats, Floats, Floats]:
-        """Return the unprojected number of items at each t > above (per count), its variance, and the share used."""
-        estimate, variance, share = np.zeros(t.size), np.zeros(t.size), np.full(t.size, self.far_share)
+    def entry_variance(self, t: Int64) -> Floats:
+        """Variance of the unprojected number of items at each t."""
+        variance = np.zeros(t.size)
         for rung in self.rungs:
             index = (t + rung.step // 2) // rung.step - rung.first
             here = (index >= 0) & (index < rung.items.size)
-            estimate[here] = rung.items[index[here]] / rung.step
             variance[here] = (rung.entry_variance - np.maximum(rung.items, 0))[index[here]]
-            share[here] = rung.share
-        return estimate, variance, share
+        return variance
 
 
-def climb(near: Sequence[Law], far: Sequence[Law], above: int, noise: DiscreteLaplace) -> Tail:
-    """Estimate the items with counts above ``above``, from the ranges ``near`` up to top and ``far`` beyond."""
-    taps = _taps(noise)
-    top = near[0][0].top
-    far_share = min(1.0, sum(share for _, share in far))
-    rungs = [_near_rung(near, above + 1, taps)] if above < top else []
-    largest, step, reached = max(law.largest for law, _ in far), 1, max(above, top)
-    deep = [law for law, _ in far if law.far.size]
+def climb(laws: Sequence[tuple[CellLaw, float]], noise: DiscreteLaplace, near: Rung | None = None) -> Tail:
+    """Estimate the items above the laws' top, and those of ``near`` below it; each law with its share of the items."""
+    share, deep = min(1.0, sum(share for _, share in laws)), [law for law, _ in laws if law.far.size]
+    rungs, step, reached = [near] if near else [], 1, laws[0][0].top
+    least = near.first if near else reached + 1
+    largest, taps = max((int(law.far.max()) for law in deep), default=0), _taps(noise)
     while reached < largest:
         if step * LENGTH > reached:
-            rungs.append(_far_rung(deep, far_share, step, reached // step + 1, taps))
+            rungs.append(_far_rung(deep, share, step, reached // step + 1, taps))
             reached = step * LENGTH
         step *= 2
-    counts, items = _project(rungs, above)
-    return Tail(above, counts, items, tuple(rungs), far_share)
+    return Tail(*_project(rungs, least), tuple(rungs), share)
 
 
 def _taps(noise: DiscreteLaplace) -> Floats:
@@ -306,8 +269,9 @@ def spikes(parts: Sequence[NoisyProfile], top: int, stride: int = 1) -> Int64:
         if law[0] > LEAST_EMPTY and half <= top // 2:
             with np.errstate(over="ignore", invalid="ignore"):  # of a law that is mostly noise
                 inverse = reciprocal(law)
-                found = np.array([noisy.cells * logarithm(law, inverse),
-                                  _variances(seen[half : half + top + 1], inverse, taps)[0]])  # fmt: skip
+                filtered = np.convolve(inverse, taps)[: inverse.size]  # W(−half), W(1 − half), …
+                spread = convolve(seen[half : half + top + 1], filtered**2)[half : half + top + 1]
+                found = np.array([noisy.cells * logarithm(law, inverse), np.maximum(spread, 0)])
             if np.isfinite(found).all():
                 items, variance = items + found[0], variance + found[1]
     items, variance = items[::stride], variance[::stride]
@@ -317,38 +281,21 @@ def spikes(parts: Sequence[NoisyProfile], top: int, stride: int = 1) -> Int64:
     return stride * spiked[np.argsort(-out[spiked], kind="stable")].astype(np.int64)
 
 
-def _near_rung(laws: Sequence[Law], first: int, taps: Floats) -> Rung:
-    """Every count from ``first`` to top, by the logarithm of the near law."""
-    top = laws[0][0].top
-    share = min(1.0, sum(part for _, part in laws))
-    items, entry, curve = np.zeros((3, top + 1))
-    for law, _ in laws:
-        inverse = reciprocal(law.near)
-        items += law.noisy.cells * logarithm(law.near, inverse)
-        values = np.clip(law.noisy.values, 0, law.top + 1)
-        tally = _binned(values, law.noisy.tally.astype(float), 1, law.top + 1)
-        spread, cumulated = _variances(tally[:-1], inverse, taps)
-        entry, curve = entry + spread, curve + cumulated + tally[-1]
-    here = slice(first, None)
-    return Rung(1, first, items[here] / share, np.arange(first, top + 1.0), entry[here] / share**2,
-                curve[here] / share**2, share)
-
-
 def _far_rung(laws: Sequence[CellLaw], share: float, step: int, first: int, taps: Floats) -> Rung:
     """Multiples of ``step`` by the logarithm of the far law."""
-    items, entry, curve = np.zeros(LENGTH + 1), np.zeros(LENGTH + 1), np.zeros(LENGTH + 1)
-    weight, places = np.zeros(LENGTH + 1), np.zeros(LENGTH + 1)
+    items, entry, curve, weight, places = np.zeros((5, LENGTH + 1))
     for law in laws:
-        if law.largest < (first - 0.5) * step:
+        if law.far.max() < (first - 0.5) * step:
             continue  # nothing as large as this: what the series would say is of second order
         values = np.where(law.noisy.values > law.top, law.noisy.values - law.shift, 0)  # the far part of each count
         tally = _binned(values, law.noisy.tally.astype(float), step, LENGTH)
         rounded = _binned(law.far, law.mass, step, LENGTH)
         inverse = reciprocal(rounded)
         items += law.noisy.cells * logarithm(rounded, inverse)
-        spread, cumulated = _variances(tally, inverse, np.ones(1))
-        entry += spread
-        curve += cumulated + law.noisy.cells - tally.sum()
+        entry += np.maximum(convolve(tally, inverse**2)[: tally.size], 0)
+        left = convolve(tally, (1 - np.cumsum(inverse)) ** 2)[: tally.size - 1]
+        up = tally.sum() - np.cumsum(tally)[:-1]  # cells further up count 1 each
+        curve[1:] += np.maximum(left, 0) + up + law.noisy.cells - tally.sum()
         seen = np.maximum(law.mass, 0)
         weight += _binned(law.far, seen, step, LENGTH)
         places += _binned(law.far, seen * law.far, step, LENGTH)
@@ -359,26 +306,10 @@ def _far_rung(laws: Sequence[CellLaw], share: float, step: int, first: int, taps
     edge = float((rise**2 - rise).sum()) * np.maximum(items, 0) / step
     here = slice(first, None)
     return Rung(step, first, items[here] / share, place[here], (entry + 2 * edge)[here] / share**2,
-                (curve + edge)[here] / share**2, share)
+                (curve + edge)[here] / share**2)
 
 
-def _variances(tally: Floats, inverse: Floats, taps: Floats) -> tuple[Floats, Floats]:
-    """Return Σ tally·W² for every entry and Σ tally·(1 − Ω)² for every "at or above", Poisson item numbers."""
-    half = taps.size // 2
-    weight = np.convolve(inverse, taps)[: inverse.size] if taps.size > 1 else inverse  # W(−half), W(1 − half), …
-    spread = convolve(tally, weight**2)[half : half + tally.size]
-    left = (1 - np.cumsum(weight)) ** 2
-    # at or above k: offsets k − 1 − x from −half on; cells further up count with weight 1
-    low = convolve(tally, left)
-    cumulated = np.zeros(tally.size)
-    stop = np.arange(tally.size) - 1 + half
-    cumulated[1:] = low[stop[1:]]
-    total = np.cumsum(tally)
-    above = total[-1] - total[np.minimum(stop, tally.size - 1)]
-    return np.maximum(spread, 0), np.maximum(cumulated, 0) + above
-
-
-def _project(rungs: list[Rung], above: int) -> tuple[Int64, Floats]:
+def _project(rungs: list[Rung], least: int) -> tuple[Int64, Floats]:
     """Make the curve of the numbers at or above k non-increasing, and keep the counts that carry items."""
     if not rungs:
         return np.zeros(0, dtype=np.int64), np.zeros(0)
@@ -388,6 +319,6 @@ def _project(rungs: list[Rung], above: int) -> tuple[Int64, Floats]:
     smooth = isotonic_regression(curve, increasing=False).x
     items = -np.diff(np.append(smooth, 0.0))
     keep = items > 1e-9
-    counts = np.maximum(np.rint(places[keep]).astype(np.int64), above + 1)
+    counts = np.maximum(np.rint(places[keep]).astype(np.int64), least)
     distinct, where = np.unique(counts, return_inverse=True)
     return distinct, np.bincount(where, weights=items[keep], minlength=distinct.size).astype(float)

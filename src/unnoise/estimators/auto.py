@@ -5,19 +5,15 @@ the body of the profile is modelled by the engine (:mod:`unnoise.engine`).
 
 1. Smooth profiles and mixtures of few point masses are joined by their evidence. Call the result g.
    ``smooth`` is the average of the smooth ones alone, and ends here.
-2. The models are about a law from which counts might have been drawn; the answer is about these very cells. If g is
-   the law of the counts, a cell with noisy count v has count t with probability g[t]·K[v,t]/(K g)[v], so the expected
-   profile of the cells is f[t] = g[t]·Σ_v y[v]·K[v,t]/(K g)[v]: one step of EM. On scales coarser than the noise this
-   restores what was observed, so that the cumulative curve stays faithful; on finer scales it leaves g's shape.
-3. Cells outside the body stay at their noisy counts.
-4. d times the cumulative curve is rounded to integers. A median of the number of cells below t is an integer, which
-   lowers the expected earth-mover error where cells are sparse and changes nothing where they are dense.
+2. g is a law from which counts might have been drawn; the answer is about these very cells. A cell with noisy count v
+   then has count t with probability g[t]·K[v,t]/(K g)[v], so their expected profile is
+   f[t] = g[t]·Σ_v y[v]·K[v,t]/(K g)[v]: one step of EM, which restores what was observed on scales coarser than the
+   noise and leaves g's shape on finer ones.
+3. Cells outside the body (:mod:`unnoise.engine.banded`) stay at their noisy counts.
+4. d times the cumulative curve is rounded to integers: a median of the number of cells below t is one.
 
 Where one noise leaves no body, or no model converged, the answer is ``likelihood``'s, else ``isotonic``'s, and
 ``diagnostics["fallback"]`` says why; of several noises the cells are taken as they are.
-
-**The body** of the noisy profile is a few runs of counts around which cells lie close together
-(:mod:`unnoise.engine.banded`); cells outside stay at their noisy counts.
 
 *One noise*: all runs together through the banded channel, every count by itself; the maximum-likelihood profile begins
 the walks and proposes points. *Several*: each run by itself through the Fourier channel, counts taken from the run's
@@ -39,17 +35,17 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ..arrays import Floats, Int64
-from ..engine.banded import ENOUGH, BandedChannel, Body, body_of, cells_in, dense_runs, runs_within, window_of
-from ..engine.channel import Blocks
-from ..engine.fourier import FINENESS, NEGLIGIBLE, FourierChannel, Part, likely_strides
+from ..engine.banded import ENOUGH, BandedChannel, body_of, cells_between, dense_runs, runs_within, window_of
+from ..engine.channel import Blocks, likely_strides
+from ..engine.fourier import FINENESS, NEGLIGIBLE, FourierChannel, Part
 from ..engine.points import Places, likely_points
 from ..engine.posterior import Posterior, posterior
 from ..engine.search import Search, average, find_models, weights
 from ..errors import ConvergenceError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile, combine
-from .banded import likelihood
 from .isotonic import isotonic
+from .likelihood import likelihood
 from .linear import convolve, convolve_valid
 from .methods import Fit, check_input
 
@@ -91,21 +87,10 @@ _FITTED: WeakKeyDictionary[NoisyProfile, dict[tuple[object, ...], LawPiece | Non
 def auto(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
     """Return the profile of these cells: models weighed by evidence, then one step towards the cells.
 
-    Parameters
-    ----------
-    noisy : NoisyProfile
-        Noise of power ≥ 1.
-    max_count : int, optional
-        A bound that truly holds for every count; no mass is put above it.
+    No mass is put above ``max_count``, a bound that truly holds for every count. ``diagnostics`` holds the ``models``
+    averaged with their weights, the numbers of ``fits`` and of fits ``not_converged`` (left out), the extent of the
+    body, and ``fallback``: None, or why another method was used.
 
-    Returns
-    -------
-    Fit
-        ``diagnostics`` holds the ``models`` averaged with their weights, the numbers of ``fits`` and of fits
-        ``not_converged`` (left out), the extent of the body, and ``fallback``: None, or why another method was used.
-
-    Examples
-    --------
     >>> rng = np.random.default_rng(1)
     >>> noise = rng.geometric(0.5, 10_000) - rng.geometric(0.5, 10_000)
     >>> fit = auto(NoisyProfile.from_counts(1 + noise, epsilon=np.log(2)))
@@ -127,28 +112,10 @@ def auto(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
 
 
 def smooth(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
-    """Return the average of smooth profiles, weighed by evidence.
+    """Return the average of smooth profiles, weighed by evidence; arguments and diagnostics as of :func:`auto`.
 
-    Parameters
-    ----------
-    noisy : NoisyProfile
-        Noise of power ≥ 1.
-    max_count : int, optional
-        A bound that truly holds for every count; no mass is put above it.
+    Raises ConvergenceError where the cells are too few for a body, or no model converged.
 
-    Returns
-    -------
-    Fit
-        ``diagnostics`` holds the ``models`` averaged with their weights, the numbers of ``fits`` and of fits
-        ``not_converged`` (left out), and the extent of the body.
-
-    Raises
-    ------
-    ConvergenceError
-        Where the cells are too few for a body, or no model converged.
-
-    Examples
-    --------
     >>> rng = np.random.default_rng(1)
     >>> counts = rng.poisson(5, 10_000) + rng.geometric(0.5, 10_000) - rng.geometric(0.5, 10_000)
     >>> fit = smooth(NoisyProfile.from_counts(counts, epsilon=np.log(2)))
@@ -256,9 +223,7 @@ def cell_law_of(noisy: NoisyProfile, bound: int | None, *, points: bool = True) 
     stride = strides[-1]
     if noisy.noise.power == 1 and stride == 1:
         return body_law(noisy, bound, points=points) or KnownCells((), values, noisy.tally)
-    inside = np.zeros(values.size, dtype=bool)
-    for run in fitted:
-        inside |= (values >= run.counts[0]) & (values <= run.counts[-1])
+    inside = np.isin(values, np.concatenate([values[:0], *(run.counts for run in fitted)]))
     far = (values[~inside] + stride // 2) // stride * stride  # to the next multiple
     return KnownCells(tuple(fitted), far, noisy.tally[~inside])
 
@@ -273,7 +238,9 @@ def body_law(noisy: NoisyProfile, bound: int | None, *, points: bool = True) -> 
         return None
     channel = BandedChannel(body, noisy.noise)
     likely = likely_masses(noisy, bound, channel.counts)
-    start = _local_mean(body, noisy)
+    width = max(1, round(channel.grid.scale))  # cells within one noise scale to either side: a rough first guess
+    local = cells_between(body.counts, body.tally, body.counts - width, body.counts + width) / (2 * width + 1) + 1e-3
+    start = local / local.sum()
     start = 0.5 * start + 0.5 * likely if likely.any() else start
     search = Search(channel, np.log(np.maximum(start, 1e-12)), math.log(1 / channel.counts.size))
     search.walks()
@@ -315,26 +282,18 @@ def likely_masses(noisy: NoisyProfile, bound: int | None, counts: Int64) -> Floa
     return masses / masses.sum() if masses.any() else masses
 
 
-def _local_mean(body: Body, noisy: NoisyProfile) -> Floats:
-    """Share of cells at each count, averaged over one noise scale to either side: a rough first guess."""
-    counts, width = body.counts, max(1, round(1 / float(noisy.noise.epsilon)))
-    before = np.concatenate([[0], np.cumsum(body.tally)])
-    near = before[np.searchsorted(counts, counts + width, "right")] - before[np.searchsorted(counts, counts - width)]
-    local = near / (2 * width + 1) + 1e-3
-    return np.asarray(local / local.sum())
-
-
 # ── any number of noises ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _runs(values: Int64, noisy: NoisyProfile, stride: int) -> list[tuple[int, int]]:
+def _runs(values: Int64, noisy: NoisyProfile, stride: int) -> list[list[int]]:
     """Return the runs to model, largest number of cells first; no two are nearer than LEAST multiples and one."""
     window = max(window_of(noisy.noise), (LEAST + 1) * stride)
     folded, tally = combine([(values, noisy.tally)])
     runs = runs_within(folded, tally, window, LONGEST)
-    widened = [(0 if low <= window else low, high) for low, high in runs]
-    most = np.argsort(-cells_in(widened, folded, tally), kind="stable")[:MOST_RUNS]
-    return [widened[i] for i in most]
+    runs[runs[:, 0] <= window, 0] = 0
+    most = np.argsort(-cells_between(folded, tally, *runs.T), kind="stable")[:MOST_RUNS]
+    chosen: list[list[int]] = runs[most].tolist()
+    return chosen
 
 
 def fit_run(
@@ -436,7 +395,7 @@ def _last(noisy: NoisyProfile) -> int:
     """Where the cells become sparse: the end of the last dense run, within FURTHEST or the reach of the noise."""
     runs = dense_runs(np.maximum(noisy.values, 0), noisy.tally, window_of(noisy.noise), ENOUGH)
     longest = max(FURTHEST, noisy.noise.reach(1e-4))
-    return max([3, *(min(high, longest) for low, high in runs if low <= longest)])
+    return max(3, int(np.minimum(runs[runs[:, 0] <= longest, 1], longest).max(initial=0)))
 
 
 def _scaled_up(found: Posterior, share: float, cells: int) -> Posterior:

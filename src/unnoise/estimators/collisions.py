@@ -37,13 +37,13 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Floats, Int64
-from ..engine.channel import FAR, Blocks, counts_in_blocks
-from ..engine.fourier import FourierChannel, Part, likely_strides, rows_of
+from ..engine.channel import FAR, Blocks, counts_in_blocks, likely_strides
+from ..engine.fourier import FourierChannel, Part, rows_of
 from ..engine.posterior import Posterior, posterior
 from ..engine.search import Search, find_models
 from ..errors import ConvergenceError, InputError, OverloadError
 from ..noisy import NoisyProfile, combine
-from ._ladder import LENGTH, CellLaw, Law, Tail, cell_law, climb, logarithm, spikes
+from ._ladder import LENGTH, CellLaw, Rung, Tail, cell_law, climb, logarithm, spikes
 from .methods import Fit
 
 __all__ = ["ItemLaw", "Range", "collisions", "decompound", "level_shares", "ranges"]
@@ -171,12 +171,7 @@ def choose(parts: Sequence[Range]) -> list[Range]:
 def collisions(noisy: NoisyProfile, *, max_count: int | None = None) -> ItemLaw:
     """Reconstruct the item profile of a hashed sketch; no item has a count above ``max_count``.
 
-    Raises
-    ------
-    OverloadError
-        The cells hold more items than they can tell apart.
-    ConvergenceError
-        No model converged.
+    Raises OverloadError where the cells hold more items than they can tell apart, ConvergenceError without any model.
     """
     parts = ranges(noisy)
     used = choose(parts)
@@ -264,15 +259,14 @@ def overload(noisy: NoisyProfile, used: Sequence[Range]) -> OverloadError:
     )
 
 
-def _cell_law(part: Range, per_count: Floats, above: float) -> Law:
-    """Return the law of the cells of a range: as fitted up to the last row, as they are beyond.
+def _cell_law(part: Range, per_count: Floats, above: float) -> tuple[CellLaw, float]:
+    """Return the law of the cells of a range above the last row, as they are, and its share of the items.
 
     So far up the noise moves a cell by next to nothing, and undoing it would only add to it.
     """
     extended = np.concatenate([per_count, np.zeros(per_count.size - 1)])
     head = cell_law(extended, part.share / part.noisy.cells, above)
-    cells = Fit(part.noisy.values, part.noisy.fractions, "as they are")
-    return CellLaw.of(cells, part.noisy, head, per_count.size - 1), part.share
+    return CellLaw.of(part.noisy.values, part.noisy.fractions, head, part.noisy), part.share
 
 
 def _assemble(
@@ -286,9 +280,8 @@ def _assemble(
     support, numbers = np.flatnonzero(items > 0).astype(np.int64), items[items > 0]
     if far.any():
         laws = [_cell_law(part, items, float(found.mean[far].sum())) for part in parts]
-        near = [law for law, part in zip(laws, parts) if part in used]
-        seen = [law for law in laws if law in near or law[0].strayed < MOST_STRAYED]
-        tail = climb(near, seen, top, used[0].noisy.noise)
+        seen = [law for law, part in zip(laws, parts) if part in used or law[0].strayed < MOST_STRAYED]
+        tail = climb(seen, used[0].noisy.noise)
         support, numbers = np.append(support, tail.counts), np.append(numbers, tail.items)
     load = float(numbers.sum()) * max(part.share / part.noisy.cells for part in used)
     share = min(1.0, sum(part.share for part in used))
@@ -343,6 +336,7 @@ def decompound(fit: Fit, noisy: NoisyProfile) -> tuple[Int64, Floats]:
     head = cell_law(np.concatenate([items_near, np.zeros(near.size - 1)]), 1 / noisy.cells, above)
     if head[0] <= 0:  # roughness adds up to a load at which no cell would be empty
         raise overload(noisy, ranges(noisy))
-    law = (CellLaw.of(fit, noisy, head, 0), 1.0)
-    tail = climb([law], [law], 0, noisy.noise)
+    near[0] = head[0]
+    plain = Rung(1, 1, noisy.cells * logarithm(near)[1:], np.arange(1.0, near.size))
+    tail = climb([(CellLaw.of(fit.support, fit.mass, head, noisy), 1.0)], noisy.noise, plain)
     return tail.counts, tail.items

@@ -24,6 +24,7 @@ import numpy as np
 from scipy.optimize import brentq, isotonic_regression
 
 from ..arrays import Floats, Int64
+from ..engine.banded import cells_between
 from ..noisy import NoisyProfile
 from .linear import functional, linear
 from .methods import Fit, check_input
@@ -35,17 +36,8 @@ FARTHEST = 1e200
 
 
 def isotonic(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
-    """Project the unbiased cumulative curve and return its steps, a true profile.
+    """Project the unbiased cumulative curve and return its steps, a true profile; no mass is put above ``max_count``.
 
-    Parameters
-    ----------
-    noisy : NoisyProfile
-        Noise of power ≥ 1.
-    max_count : int, optional
-        A bound that truly holds for every count; no mass is put above it.
-
-    Examples
-    --------
     >>> fit = isotonic(NoisyProfile.from_counts([1, 1, 2, 0, 1, 10**12], epsilon=1))
     >>> bool(fit.mass.min() > 0), round(float(fit.mass.sum()), 12), int(fit.support[-1])
     (True, 1.0, 1000000000000)
@@ -63,19 +55,15 @@ def isotonic(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
             support, curve = np.append(support, bound), np.append(curve, above)
     run = np.diff(support, prepend=0).astype(float)
     run[0] += 1
-    projected, blocks = _projected(curve, run)
-    if noisy.noise.power > 1:
+    if noisy.noise.power == 1:
+        projected, blocks = _projected(curve, run)
+    else:
         total = max(functional(noisy, lambda t: t, max_count=bound)[0], 0.0) / noisy.cells
         # far outside [0, 1] the curve says nothing, and the shift would drown in its digits
         projected, blocks = _with_total(np.clip(curve, -1.0, 2.0), run, _unsure(noisy, support), total)
     step = projected - np.append(projected[1:], 0.0)
-    kept_mass = step > 0
-    return Fit(
-        support[kept_mass],
-        step[kept_mass],
-        "isotonic",
-        {**signed.diagnostics, "points": int(support.size), "blocks": blocks},
-    )
+    notes = {**signed.diagnostics, "points": int(support.size), "blocks": blocks}
+    return Fit(support[step > 0], step[step > 0], "isotonic", notes)
 
 
 def _projected(curve: Floats, run: Floats) -> tuple[Floats, int]:
@@ -89,10 +77,7 @@ def _projected(curve: Floats, run: Floats) -> tuple[Floats, int]:
 def _unsure(noisy: NoisyProfile, support: Int64) -> Floats:
     """Share of the cells within a standard deviation of the noise of each count."""
     near = round(noisy.noise.variance**0.5)
-    running = np.concatenate([[0], np.cumsum(noisy.tally)])
-    last = np.searchsorted(noisy.values, support + near, side="right")
-    first = np.searchsorted(noisy.values, support - near, side="left")
-    return np.asarray((running[last] - running[first] + 1) / noisy.cells)
+    return np.asarray((cells_between(noisy.values, noisy.tally, support - near, support + near) + 1) / noisy.cells)
 
 
 def _with_total(curve: Floats, run: Floats, unsure: Floats, total: float) -> tuple[Floats, int]:
@@ -102,12 +87,8 @@ def _with_total(curve: Floats, run: Floats, unsure: Floats, total: float) -> tup
         return float(run @ _projected(curve - mu * unsure, run)[0]) - 1 - total
 
     over = excess(0.0)
-    if over == 0:
-        return _projected(curve, run)
     far = np.copysign(1.0, over)
     while excess(far) * over > 0 and abs(far) < FARTHEST:
         far *= 4
-    if excess(far) * over > 0:
-        return _projected(curve - far * unsure, run)
-    mu = brentq(excess, 0.0, far, xtol=1e-300, rtol=1e-12)
+    mu = far if excess(far) * over > 0 else brentq(excess, 0.0, far, xtol=1e-300, rtol=1e-12)
     return _projected(curve - mu * unsure, run)

@@ -112,19 +112,9 @@ def second_difference_weight(noise: DiscreteLaplace) -> float:
 def weights(g: Function, values: Any, noise: DiscreteLaplace, *, max_count: int | None = None) -> Floats:
     """w at the given noisy values: E w(h + Z) = g(h) for every count h ≥ 0 (and ≤ max_count where declared).
 
-    Parameters
-    ----------
-    g : callable
-        Vectorised function of int64 counts ≥ 0; g² must grow slower than a^(−t).
-    values : integers
-        Noisy counts, of any sign.
-    noise : DiscreteLaplace
-        The law of Z, power ≥ 1.
-    max_count : int, optional
-        A bound that truly holds for every count; folds the values above it (power 1 only).
+    g : vectorised function of int64 counts ≥ 0; g² must grow slower than a^(−t)
+    max_count : a bound that truly holds for every count; folds the values above it (power 1 only)
 
-    Examples
-    --------
     >>> weights(lambda t: t == 0, [-3, 0, 1, 2], DiscreteLaplace(1)).round(4).tolist()
     [1.582, 1.582, -0.9207, 0.0]
     """
@@ -137,8 +127,6 @@ def functional(noisy: NoisyProfile, g: Function, *, max_count: int | None = None
 
     The variance estimate is never negative for power 1; for higher powers it may be, when it is small.
 
-    Examples
-    --------
     >>> noisy = NoisyProfile.from_counts([3, -1, 7], epsilon=1)
     >>> value, variance = functional(noisy, lambda t: t)   # −1 folds to 0, which counts for −a/(1−a)
     >>> round(value, 6), round(variance, 6)
@@ -184,16 +172,26 @@ def _head_weights(g: Function, noise: DiscreteLaplace, continuation: Continuatio
 
 
 def _missing(noise: DiscreteLaplace) -> Floats:
-    """The law of the noise that a fractional power lacks to the next integer; 1 for an integer."""
-    extra = math.ceil(noise.power) - noise.power
-    return np.ones(1) if extra == 0 else _kernel(DiscreteLaplace(noise.epsilon, extra), math.ceil(noise.power))
+    """The law of the noise that a fractional power lacks to the next integer r, on −R…R; 1 for an integer.
+
+    R is so large that D^r of what is cut stays below rounding.
+    """
+    times = math.ceil(noise.power)
+    if times == noise.power:
+        return np.ones(1)
+    extra = DiscreteLaplace(noise.epsilon, times - noise.power)
+    gain = (1 + 4 * second_difference_weight(extra)) ** times
+    reach = extra.reach(max(1e-17 / gain, 1e-300))
+    size = next_fast_len(4 * reach + 16, real=True)
+    law = irfft(extra.characteristic(2 * np.pi * np.arange(size // 2 + 1) / size), size)
+    one_sided = np.maximum(law[: reach + 1], 0)
+    kernel = np.concatenate([one_sided[:0:-1], one_sided])
+    return np.asarray(kernel / kernel.sum())
 
 
 def linear(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
     """The unbiased signed profile: sums to 1, may be negative, reaches past the largest occupied value.
 
-    Examples
-    --------
     >>> fit = linear(NoisyProfile.from_counts([0, 2, -1, 0], epsilon=1))
     >>> fit.support.tolist(), bool(abs(fit.mass.sum() - 1) < 1e-12)
     ([0, 1, 2, 3], True)
@@ -391,18 +389,6 @@ def _filter(table: Floats, kappa: float, times: int) -> Floats:
         inner = table[times - k : table.shape[0] - (times - k)]
         result += math.comb(times, k) * (-kappa) ** k * inner
     return result
-
-
-def _kernel(extra: DiscreteLaplace, times: int) -> Floats:
-    """The law of the missing noise on −R…R, R so large that D^r of what is cut stays below rounding."""
-    gain = (1 + 4 * second_difference_weight(extra)) ** times
-    reach = extra.reach(max(1e-17 / gain, 1e-300))
-    size = next_fast_len(4 * reach + 16, real=True)
-    theta = 2 * np.pi * np.arange(size // 2 + 1) / size
-    law = irfft(extra.characteristic(theta), size)
-    one_sided = np.maximum(law[: reach + 1], 0)
-    kernel = np.concatenate([one_sided[:0:-1], one_sided])
-    return np.asarray(kernel / kernel.sum())
 
 
 def _stretches(values: Int64, gap: int) -> Iterator[tuple[int, int, slice]]:

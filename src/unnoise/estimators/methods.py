@@ -52,8 +52,8 @@ NORMS = (1, 2, math.inf)
 METHODS: dict[str, Method] = {
     "auto": Method("auto", items="fitted"),
     "smooth": Method("auto", items="fitted"),
-    "likelihood": Method("banded", items="fitted"),
-    "exact": Method("banded", norms=NORMS, needs_negatives=True),
+    "likelihood": Method("likelihood", items="fitted"),
+    "exact": Method("exact", norms=NORMS, needs_negatives=True),
     "isotonic": Method("isotonic"),
     "linear": Method("linear"),
     "paper": Method("paper", norms=NORMS, needs_negatives=True),

@@ -41,24 +41,12 @@ class Misfit:
 def misfit(noisy: NoisyProfile, *, max_count: int | None = None, draws: int = 39, seed: int = 0) -> Misfit:
     """Test the models of `auto` against the maximum-likelihood profile.
 
-    Parameters
-    ----------
-    noisy : NoisyProfile
-        Noise of power 1.
-    max_count : int, optional
-        A bound that truly holds for every count.
-    draws : int
-        How often cells are drawn; the smallest p-value is 1/(1 + draws).
-    seed : int
-        Of the draws, which are a simulation and neither secret nor private.
+    noisy : of power 1
+    draws : how often cells are drawn; the smallest p-value is 1/(1 + draws)
+    seed : of the draws, which are a simulation and neither secret nor private
 
-    Raises
-    ------
-    ConvergenceError
-        Where there is no body, or no model or maximum was found.
+    Raises ConvergenceError where there is no body, or no model or maximum was found.
 
-    Examples
-    --------
     >>> rng = np.random.default_rng(1)
     >>> counts = rng.poisson(5, 2000) + rng.geometric(0.5, 2000) - rng.geometric(0.5, 2000)
     >>> misfit(NoisyProfile.from_counts(counts, epsilon=np.log(2)), draws=9).p_value > 0.1

@@ -37,14 +37,7 @@ from scipy import sparse
 from scipy.optimize import linprog
 
 from .. import _sampler
-from .._circulant import (
-    Circulant,
-    as_norm,
-    fast_inversion,
-    p_norm,
-    round_profile,
-    window,
-)
+from .._circulant import Circulant, as_norm, fast_inversion, p_norm, round_profile, window
 from ..arrays import Floats
 from ..checks import check_integer, check_share
 from ..errors import ConvergenceError, InputError
@@ -75,15 +68,8 @@ def unfold(noisy: NoisyProfile, *, max_count: int | None = None) -> NoisyProfile
     anywhere and continued by a fresh geometric variable is the same tail. That holds for one discrete Laplace noise
     (ρ = 1) only.
 
-    Parameters
-    ----------
-    noisy : NoisyProfile
-        Tally of counts clipped to [0, max_count].
-    max_count : int, optional
-        n, where counts were clipped from above as well; None means they were clipped at 0 only.
+    noisy : tally of counts clipped to [0, max_count], or at 0 only where there is no max_count
 
-    Examples
-    --------
     >>> clipped = NoisyProfile.from_counts([0, 0, 1, 3, 3], epsilon=1)
     >>> unfold(clipped, max_count=3).cells
     5
@@ -207,19 +193,11 @@ def _good_length(least: int) -> int:
 def paper(noisy: NoisyProfile, *, norm: Any = 2, max_count: int | None = None, eta: float = 0.05) -> Fit:
     """Reconstruct the profile as in the paper: window, Algorithm 2, Algorithm 3.
 
-    Parameters
-    ----------
-    noisy : NoisyProfile
-        Noise of power 1; clipped counts go through :func:`unfold` first.
-    norm : 1, 2 or inf
-        p, the norm in which A·r is brought close to y.
-    max_count : int, optional
-        n, a declared upper bound of every count.
-    eta : float
-        η, the probability with which Theorem 1's bound may fail; it sets the width of the window.
+    noisy : of power 1; clipped counts go through :func:`unfold` first
+    norm : p, the norm in which A·r is brought close to y: 1, 2 or inf
+    max_count : n, a declared upper bound of every count
+    eta : η, the probability with which Theorem 1's bound may fail; it sets the width of the window
 
-    Examples
-    --------
     >>> fit = paper(private_profile([0, 100_000], epsilon=1))
     >>> bool(fit.support[fit.mass.argmax()] == 1)
     True
@@ -229,12 +207,8 @@ def paper(noisy: NoisyProfile, *, norm: Any = 2, max_count: int | None = None, e
     r = fast_inversion(framed.channel, framed.observed, framed.inside, p)
     profile, threshold = round_profile(r[framed.inside])
     support = np.flatnonzero(profile)
-    return Fit(
-        support=support.astype(np.int64),
-        mass=profile[support],
-        method="paper",
-        diagnostics=diagnostics(framed, noisy, p, eta, max_count) | {"threshold": threshold},
-    )
+    notes = diagnostics(framed, noisy, p, eta, max_count) | {"threshold": threshold}
+    return Fit(support.astype(np.int64), profile[support], "paper", notes)
 
 
 def diagnostics(framed: Window, noisy: NoisyProfile, p: float, eta: float, max_count: int | None) -> dict[str, Any]:
@@ -264,19 +238,8 @@ def diagnostics(framed: Window, noisy: NoisyProfile, p: float, eta: float, max_c
 
 
 def lp(noisy: NoisyProfile, *, norm: Any = math.inf, max_count: int | None = None, eta: float = 0.05) -> Fit:
-    """Reconstruct the profile by linear programming.
+    """Reconstruct the profile by linear programming, in the norm 1 or inf; otherwise as :func:`paper`.
 
-    Parameters
-    ----------
-    noisy : NoisyProfile
-        Noise of power 1.
-    norm : 1 or inf
-        p, the norm in which A·r is brought close to y.
-    max_count, eta
-        As in :func:`~unnoise.estimators.paper.paper`.
-
-    Examples
-    --------
     >>> fit = lp(NoisyProfile.from_counts([1, 1, 0, 2, 1, 1], epsilon=2), norm=1)
     >>> bool(fit.support[fit.mass.argmax()] == 1), round(float(fit.mass.sum()), 9)
     (True, 1.0)
@@ -290,13 +253,9 @@ def lp(noisy: NoisyProfile, *, norm: Any = math.inf, max_count: int | None = Non
         raise ConvergenceError(f"HiGHS must reach an optimum, got: {solution.message}")
     profile = np.clip(solution.x[: framed.n + 1], 0.0, 1.0)
     support = np.flatnonzero(profile)
-    notes = {"objective": float(solution.fun), "iterations": int(solution.nit)}
-    return Fit(
-        support=support.astype(np.int64),
-        mass=profile[support] / profile.sum(),
-        method="lp",
-        diagnostics=diagnostics(framed, noisy, p, eta, max_count) | notes,
-    )
+    notes = diagnostics(framed, noisy, p, eta, max_count)
+    notes |= {"objective": float(solution.fun), "iterations": int(solution.nit)}
+    return Fit(support.astype(np.int64), profile[support] / profile.sum(), "lp", notes)
 
 
 def band(framed: Window) -> Any:

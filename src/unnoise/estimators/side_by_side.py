@@ -178,7 +178,7 @@ def _hashed_part(means: Means, scale: float) -> _Part:
     share = means.lengths / means.size
     for i, z in enumerate(means.points):
         added = means.first[i] - k
-        rows.append(-float(np.log(np.maximum(means.single[i], 1 / means.size)).sum()))
+        rows.append(-float(np.log(means.normal[i]).sum()))
         errors.append(PRECISION * rows[-1])
         design.append(t * (1 - z))
         blocks.append(-added * share)
@@ -335,10 +335,12 @@ class Means:
     """Block means of the symmetric polynomials e_s of the weights, for every z, and of what normalises them."""
 
     def __init__(self, sketches: Sequence[Coded], cells: slice, hashed: bool) -> None:
-        self.k, self.points, self.hashed = len(sketches), sketches[0].points, hashed
+        self.k, self.points = len(sketches), sketches[0].points
         self.sizes = list(range(1, min(self.k, LARGEST_SET) + 1))
         self.start, self.size = cells.start, cells.stop - cells.start
         self.single = np.array([sketch.shares(cells) for sketch in sketches]).T  # P₀(j), by z
+        # what the weights of each site are divided by, never next to 0
+        self.normal = np.maximum(self.single, 1 / self.size) if hashed else np.ones_like(self.single)
         edges = np.linspace(0, self.size, min(BLOCKS, self.size) + 1).astype(np.int64)
         self.lengths = np.diff(edges).astype(float)
         self.first, self.symmetric = self._accumulate(sketches, edges)
@@ -374,22 +376,18 @@ class Means:
         polynomial[0] = 1.0
         added = np.zeros(where.stop - where.start)
         for j, sketch in enumerate(sketches):
-            u = sketch.at(i, where) / self._normal(i, j)
+            u = sketch.at(i, where) / self.normal[i, j]
             added += u
             for r in range(min(j + 1, s), 0, -1):
                 polynomial[r] += u * polynomial[r - 1]
         return added, polynomial[1:]
-
-    def _normal(self, i: int, j: int) -> float:
-        """What the weight of site j is divided by, never next to 0."""
-        return max(float(self.single[i, j]), 1 / self.size) if self.hashed else 1.0
 
     def _pair_overlaps(self, sketches: Sequence[Coded]) -> Floats:
         """Return log E u_i u_j for all pairs of sites."""
         total = np.zeros((self.k, self.k))
         for start in range(self.start, self.start + self.size, RUN):
             where = slice(start, min(start + RUN, self.start + self.size))
-            u = np.array([sketch.at(0, where) / self._normal(0, j) for j, sketch in enumerate(sketches)])
+            u = np.array([sketch.at(0, where) for sketch in sketches]) / self.normal[0][:, None]
             total += u @ u.T
         mean = np.maximum(total / self.size, 1 / self.size)
         return np.asarray(np.log(mean) * (1 - np.eye(self.k)))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from oracles_estimators import clarabel_least_norm, dense_channel
 from unnoise.errors import ConvergenceError, InputError
-from unnoise.estimators.banded import exact
+from unnoise.estimators.exact import exact
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyProfile
 
@@ -125,7 +125,7 @@ def test_sparse_grid_finds_the_same_optimum(norm, monkeypatch):
     true = np.concatenate([np.zeros(300, dtype=int), np.full(40, 150), np.full(30, 900)])
     noisy = sample(true, 0.5, 1, 5)
     whole = exact(noisy, norm=norm)
-    monkeypatch.setattr("unnoise.estimators.banded.WHOLE", 0)
+    monkeypatch.setattr("unnoise.estimators.exact.WHOLE", 0)
     sparse = exact(noisy, norm=norm)
     assert sparse.diagnostics["points"] < whole.diagnostics["points"]
     assert sparse.diagnostics["value"] == pytest.approx(whole.diagnostics["value"], abs=1e-8)

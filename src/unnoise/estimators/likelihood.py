@@ -1,0 +1,345 @@
+"""The maximum-likelihood profile, by a primal-dual interior point whose systems are banded.
+
+f makes the noisy profile y most likely: maximise Σ y·log m − Σ f over f ≥ 0, with m = K f. Scaling f shows that the
+masses add up to 1 at the optimum by themselves. For power 1 f lives on the occupied folded values, where the channel's
+inverse is tridiagonal; for integer powers above 1 on all counts within reach of them (:mod:`._operators`). Fractional
+ρ > 1 has no banded inverse: y is first completed to the power ⌈ρ⌉ by the mean effect of the missing noise
+(``diagnostics["completed_power"]``), so the estimating equations stay unbiased, but the optimum is that of the
+completed problem, and a little less sharp.
+
+**Newton's system.** With u = Kᵀ(y/m) the optimum is where z = 1 − u ≥ 0, f ≥ 0 and f∘z = 0. Linearising f∘z = t and
+eliminating Δz leaves (KᵀYK + D) Δf = t/f − (1 − u) =: r, D = Z/F, Y = y/m², dense in f. In x = E f (T = E⁻¹, Y the
+curvature in x, banded) the unknowns ω (change of the gradient), Δx and Δf = T·Δx solve
+
+    ω + D·T·Δx = r,        T·ω − Y·Δx = g.
+
+g is what the gradient changes by even if f stays: 0 for the likelihood. Where there is one (multipliers of slacks, in
+:mod:`.exact`) it must not be moved into r as E g: ω would be a small number written as a difference of large ones, and
+T·ω and Δx = Y⁻¹(T·ω − g) would lose as many digits.
+
+* *Dual form*, Y > 0 diagonal (power 1): (D⁻¹ + T·Y⁻¹·T) ω = D⁻¹r + T·Y⁻¹·g, Δf = D⁻¹(r − ω) = T·Y⁻¹·(T·ω − g), by
+  Cholesky. Accurate where T is ill-conditioned (ε = 0.001): small entries of f come out of a product, not of a
+  difference.
+* *Factored form*, everywhere else and where the first does not suffice. T has condition number ((1+a)/(1−a))^(2ρ), 10¹⁴
+  at ε = 0.01 and ρ = 3: a system written with T loses all digits. Its factor B, T = BᵀB, has the square root of that.
+  With v = Bω and w = BΔx, and Δf = Bᵀw,
+
+      ω + D·Bᵀw = r,      Bω = v,      Bᵀv − YΔx = g,      BΔx = w.
+
+  Interleaved as ω_0, v_0, Δx_0, w_0, ω_1, … this is banded, and solved by LU with pivoting. Δx is measured in units of
+  x (columns and third equations are scaled by x) and the first equations are divided by D, so that all entries are of
+  one order.
+
+Steps are Mehrotra's predictor and corrector [1]_. f and z stay positive, m and u are recomputed from f by positive
+sums, hence the certificate is that of the f returned, whatever the accuracy of the steps: the objective is concave and
+Σf* = 1, so for f scaled to Σf = 1 the distance to the optimum is at most max u − 1 [2]_.
+
+.. [1] S. Mehrotra, "On the implementation of a primal-dual interior point method", SIAM J. Optim. 2, 1992.
+.. [2] B. G. Lindsay, "The geometry of mixture likelihoods: a general theory", Ann. Statist. 11, 1983.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_solve_banded, cholesky_banded
+from scipy.linalg.lapack import dgbtrf, dgbtrs
+
+from ..arrays import Floats, Int64
+from ..errors import ConvergenceError, InputError
+from ..noise import DiscreteLaplace
+from ..noisy import NoisyProfile, combine
+from ._operators import Chain, Comb, Operator, Stretch, clip_rows, stretches_of
+from .linear import smoothed_tally
+from .methods import Fit, check_input
+
+__all__ = ["BACK_OFF", "SHORT", "Solver", "completed", "likelihood", "longest_step", "newton_system", "points_in"]
+
+Solver = Callable[..., tuple[Floats, Floats, Floats]]
+"""(r, g or nothing) ↦ (Δf, ω, Δx)."""
+
+ACCEPTED = 1e-6
+"""A gap above the tolerance but below this is returned and reported; above it is an error."""
+
+DUST = 1e-15
+"""Shares of cells below this come from the completion's far tail and are dropped."""
+
+BACK_OFF = 0.99
+"""Share of the way to the boundary that a step may take."""
+
+SHORT = 0.1
+"""Steps shorter than this are tried again without the second-order term."""
+
+PATIENCE = 8
+"""Iterations without progress before another form of the system is tried."""
+
+
+def likelihood(
+    noisy: NoisyProfile, *, max_count: int | None = None, tolerance: float = 1e-9, max_iterations: int = 100
+) -> Fit:
+    """The maximum-likelihood profile, certified; no mass is put above ``max_count``.
+
+    tolerance : wanted bound of the gap to the optimal log-likelihood per cell
+    max_iterations : Newton systems at most, about 20 are usual
+
+    ``diagnostics`` holds the certified ``gap``, ``converged`` (gap ≤ tolerance), ``iterations``, ``log_likelihood`` per
+    cell, the number of ``points`` and the ``form`` of Newton's system.
+
+    Raises ConvergenceError where the certified gap stays above 1e-6.
+
+    >>> fit = likelihood(NoisyProfile.from_counts([1, 1, 2, 0, 1, 1, 10**12], epsilon=1))
+    >>> fit.support.tolist(), fit.mass.round(6).tolist()
+    ([1, 1000000000000], [0.857143, 0.142857])
+    """
+    bound = check_input(noisy, max_count)
+    if not 0 < tolerance < 1:
+        raise InputError(f"tolerance must be between 0 and 1, got {tolerance!r}")
+    points, y, channel, constant = _problem(noisy, bound)
+    best = _maximise(y, channel, tolerance, max_iterations)
+    if not best.gap <= ACCEPTED:
+        raise ConvergenceError(
+            f"likelihood must come within {tolerance:g} of the optimum, got {best.gap:.2g} after "
+            f"{best.iterations} iterations at {noisy.noise}: use method='isotonic', or more iterations"
+        )
+    best = _without_dust(best, y, channel, tolerance)
+    keep = best.f > 0
+    diagnostics: dict[str, Any] = {
+        "power": str(noisy.noise.power),
+        "converged": bool(best.gap <= tolerance),
+        "gap": best.gap,
+        "iterations": best.iterations,
+        "form": best.form,
+        "points": int(points.size),
+        "log_likelihood": float(y @ (np.log(best.m) + constant)),
+    }
+    if noisy.noise.power.denominator != 1:
+        diagnostics["completed_power"] = math.ceil(noisy.noise.power)
+    return Fit(points[keep], best.f[keep] / best.f.sum(), "likelihood", diagnostics)
+
+
+def _problem(noisy: NoisyProfile, bound: int | None) -> tuple[Int64, Floats, Operator, Floats]:
+    """Points, shares of rows, channel, and the logarithm of what the channel leaves out of each row's probability."""
+    noise = noisy.noise
+    if noise.power == 1:
+        values, tally = combine([(np.clip(noisy.values, 0, bound), noisy.tally)])
+        ends = (values == 0) | (values == (-1 if bound is None else bound))
+        # a row inside has probability (1−a)/(1+a)·x, a folded one 1/(1+a)·x
+        constant = np.where(ends, -math.log1p(noise.a), noise.log_scale)
+        return values, tally / noisy.cells, Chain(values, noise), constant
+    rows, y, whole = completed(noisy, bound)
+    stretches = stretches_of(rows, np.unique(np.clip(noisy.values, 0, bound)), whole, bound)
+    return points_in(stretches), y, Comb(stretches, whole), np.zeros(rows.size)
+
+
+def completed(noisy: NoisyProfile, bound: int | None) -> tuple[Int64, Floats, DiscreteLaplace]:
+    """Occupied rows and their shares > 0 under the next integer power, and that law."""
+    whole = DiscreteLaplace(noisy.noise.epsilon, math.ceil(noisy.noise.power))
+    rows, shares = smoothed_tally(noisy)
+    visible = shares > DUST
+    rows, where = np.unique(clip_rows(rows[visible], whole, bound), return_inverse=True)
+    y = np.bincount(where, weights=shares[visible]).astype(float)
+    return rows, y / y.sum(), whole
+
+
+def points_in(stretches: list[Stretch]) -> Int64:
+    """All counts of the stretches."""
+    return np.concatenate([np.arange(s.low, s.high + 1) for s in stretches])
+
+
+def _without_dust(best: Optimum, y: Floats, channel: Operator, tolerance: float) -> Optimum:
+    """Set to 0 the masses that an interior point leaves where the optimum has none, if the certificate allows it."""
+    for ratio in (1.0, 1e-3, 1e-6):
+        kept = np.where(best.f > ratio * best.z, best.f, 0.0)
+        if not kept.any():
+            continue
+        kept /= kept.sum()
+        m = channel.apply(kept)
+        if (m <= 0).any():
+            continue
+        gap = float(channel.transpose(y / m).max() - 1)
+        if gap <= max(tolerance, best.gap):
+            return replace(best, f=kept, m=m, gap=gap)
+    return best
+
+
+# ── the interior point ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum:
+    """The best iterate by its certificate, converged or not: masses f > 0 with Σf = 1, their multipliers z, m = K f.
+
+    gap : certified upper bound of (optimal objective − objective of f)
+    iterations, form : Newton systems solved, and the form of the last
+    """
+
+    f: Floats
+    z: Floats
+    m: Floats
+    gap: float
+    iterations: int = 0
+    form: str = ""
+
+
+def _maximise(y: Floats, channel: Operator, tolerance: float, max_iterations: int) -> Optimum:
+    """Maximise Σ y·log(K f) − Σ f over f ≥ 0, for shares y > 0 of the channel's rows, Σy = 1."""
+    dual = isinstance(channel, Chain)
+    f, z = np.full(channel.size, 1 / channel.size), np.ones(channel.size)
+    best: Optimum | None = None
+    patience, least = PATIENCE, np.inf
+    for iteration in range(max_iterations + 1):
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            m = channel.apply(f)
+            u = channel.transpose(y / m)
+            scale = 1 / float(f.sum())
+            gap = float(u.max() * float(f.sum()) - 1)  # certified for f·scale
+        product = float(f @ z)
+        # Progress is a smaller gap or smaller products f·z: early on the gap alone goes up and down.
+        better = best is None or gap < 0.9 * best.gap or product < 0.9 * least
+        patience, least = PATIENCE if better else patience - 1, min(least, product)
+        if best is None or gap < best.gap:
+            best = Optimum(f * scale, z, m * scale, gap)
+        if best.gap <= tolerance or iteration == max_iterations:
+            break
+        if patience == 0:
+            if not dual:
+                break
+            dual, patience, least, f, z = False, PATIENCE, np.inf, best.f, best.z
+            continue
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            step = _step(newton_system(channel, dual, y / (m * m), f, z), f, z, 1 - u)
+        if step is None:
+            if not dual:
+                break
+            dual = False
+            continue
+        f, z = step
+    assert best is not None
+    return replace(best, iterations=iteration, form="dual" if dual else "factored")
+
+
+def _step(solve: Solver | None, f: Floats, z: Floats, gradient: Floats) -> tuple[Floats, Floats] | None:
+    """One predictor–corrector step towards z = ``gradient``, or None where the system could not be solved."""
+    if solve is None:
+        return None
+    mu = float(f @ z) / f.size
+
+    def direction(centre: float, second_order: Floats | float) -> tuple[Floats, Floats, float]:
+        # in place: at a million points the time goes into moving memory
+        r = (centre - second_order) / f
+        r -= gradient
+        df, dz, _ = solve(r)
+        dz += gradient
+        dz -= z
+        if not (np.isfinite(df.sum()) and np.isfinite(dz.sum())):
+            return f, z, 0.0
+        length = BACK_OFF * min(longest_step(f, df, np.inf), longest_step(z, dz, np.inf))
+        return df, dz, min(1.0, length)
+
+    df, dz, _ = direction(0.0, 0.0)
+    primal, dual = longest_step(f, df), longest_step(z, dz)
+    # mean of (f + α·Δf)(z + β·Δz)
+    ahead = mu + float(dual * (f @ dz) + primal * (df @ z) + primal * dual * (df @ dz)) / f.size
+    df *= dz
+    df, dz, length = direction(min(1.0, max(ahead, 0.0) / mu) ** 3 * mu, df)
+    if length < SHORT:
+        # The second-order term leads astray far from the path: go back towards it without.
+        plain = direction(0.5 * mu, 0.0)
+        df, dz, length = plain if plain[2] > length else (df, dz, length)
+    if length == 0:
+        return None
+    df *= length
+    df += f
+    dz *= length
+    dz += z
+    return df, dz
+
+
+def longest_step(v: Floats, dv: Floats, limit: float = 1.0) -> float:
+    """The largest α ≤ limit with v + α·dv ≥ 0, for v > 0.
+
+    >>> longest_step(np.array([1.0, 1.0]), np.array([-4.0, 2.0]))
+    0.25
+    """
+    steepest = float((dv / v).min())
+    return limit if steepest >= 0 or -1 / steepest > limit else -1 / steepest
+
+
+# ── Newton's system ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def newton_system(channel: Operator, dual: bool, weight: Floats, f: Floats, z: Floats) -> Solver | None:
+    """Factor Newton's system for ½ Σ weight·m², in its dual form or by the factor of T; None where that fails."""
+    curvature = channel.curvature(weight)
+    try:
+        if dual and isinstance(channel, Chain):
+            return _dual_solver(channel, curvature[0], f / z)
+        return _factored_solver(channel.factor, curvature, f / z, channel.points_of(f))
+    except (LinAlgError, ValueError):
+        return None
+
+
+def _dual_solver(chain: Chain, weight: Floats, slack: Floats) -> Solver:
+    """Factor the dual form once. ``slack`` is F/Z, ``weight`` Y."""
+    diagonals = chain.around(1 / weight)
+    # Where F/Z is the larger term of the diagonal, T·Δx loses fewer digits than (F/Z)(r − ω).
+    bound = slack <= diagonals[0]
+    diagonals[0] += slack
+    system = np.zeros((min(3, slack.size), slack.size), order="F")
+    for row, diagonal in zip(system, diagonals):
+        row[: diagonal.size] = diagonal
+    factor = cholesky_banded(system, overwrite_ab=True, lower=True, check_finite=False)
+
+    def solve(r: Floats, g: Floats | None = None) -> tuple[Floats, Floats, Floats]:
+        right = slack * r
+        if g is not None:
+            right += chain.inverse(g / weight)
+        change = cho_solve_banded((factor, True), right, overwrite_b=True, check_finite=False)
+        dx = chain.inverse(change)
+        if g is not None:
+            dx -= g
+        dx /= weight
+        df = chain.inverse(dx)
+        np.copyto(df, slack * (r - change), where=bound)
+        return df, change, dx
+
+    return solve
+
+
+def _factored_solver(factor: Floats, curvature: Floats, slack: Floats, x: Floats) -> Solver:
+    """Factor the four equations once. ``factor`` is B, row k holding B[i, i−k] at column i; ``slack`` is F/Z."""
+    size, factor, curvature = x.size, factor[: x.size], curvature[: x.size]
+    entries = [(0, 0, 0, slack), (1, 1, 0, np.full(size, -1.0)), (3, 3, 0, np.full(size, -1.0))]
+    for k, row in enumerate(factor):
+        b, left = row[k:], x[: size - k]
+        entries += [(0, 3, k, b), (1, 0, -k, b), (2, 1, k, b * left), (3, 2, -k, b * left)]
+    for k, row in enumerate(curvature):
+        y, left = row[: size - k], x[: size - k]
+        entries += [(2, 2, k, -y * left * x[k:]), (2, 2, -k, -y * x[k:] * left)]
+    reach = max(abs(4 * p + column - line) for line, column, p, _ in entries)
+    band = np.zeros((3 * reach + 1, 4 * size), order="F")
+    for line, column, p, values in entries:  # the p-th diagonal of a block of the four by four
+        band[2 * reach + line - column - 4 * p, 4 * max(0, p) + column :: 4][: values.size] = values
+    lu, pivots, info = dgbtrf(band, reach, reach, overwrite_ab=True)
+    if info != 0:
+        raise LinAlgError(f"the factored system is singular at unknown {info}")
+
+    def solve(r: Floats, g: Floats | None = None) -> tuple[Floats, Floats, Floats]:
+        right = np.zeros((size, 4))
+        right[:, 0] = slack * r
+        if g is not None:
+            right[:, 2] = x * g
+        solved, _ = dgbtrs(lu, reach, reach, right.ravel(), pivots, overwrite_b=True)
+        change, _, dx, w = solved.reshape(size, 4).T
+        df = np.zeros(size)
+        for k, row in enumerate(factor):
+            df[: size - k] += row[k:] * w[k:]
+        # Δf = (F/Z)(r − ω) = Bᵀw: entry by entry, take the one whose terms are smaller
+        df = np.where(slack * np.abs(r) < np.abs(factor[0] * w), slack * (r - change), df)
+        return df, change, x * dx
+
+    return solve
