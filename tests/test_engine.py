@@ -489,6 +489,14 @@ def test_multiples_that_end_at_a_cap_are_multiples_still(most):
         assert answer.low <= (counts == k).sum() <= answer.high
 
 
+def test_no_multiple_is_above_the_largest_count():
+    """A lone cell of 63 among multiples of 5, where no count is above 63: once told as 65."""
+    rng = np.random.default_rng(1)
+    counts = np.append(5 * rng.binomial(4, 0.3, 3999), 63)
+    ends = rng.geometric(-math.expm1(-2), (2, 4000))
+    assert un.reconstruct(counts + ends[0] - ends[1], epsilon=2, max_count=63).support.max() <= 63
+
+
 @pytest.mark.parametrize(("times", "power", "epsilon"), [(2, 1, 0.5), (5, 2, 0.5), (10, 3, 0.5)])
 def test_multiples_of_a_known_domain_are_told_to_a_hundredth(times, power, epsilon):
     rng = np.random.default_rng([times, power])

@@ -224,7 +224,8 @@ def cell_law_of(noisy: NoisyProfile, bound: int | None, *, points: bool = True) 
     if noisy.noise.power == 1 and stride == 1:
         return body_law(noisy, bound, points=points) or KnownCells((), values, noisy.tally)
     inside = np.isin(values, np.concatenate([values[:0], *(run.counts for run in fitted)]))
-    far = (values[~inside] + stride // 2) // stride * stride  # to the next multiple
+    far = (values[~inside] + stride // 2) // stride * stride  # to the next multiple, and none above the bound
+    far = far if bound is None else np.minimum(far, bound // stride * stride)
     return KnownCells(tuple(fitted), far, noisy.tally[~inside])
 
 
