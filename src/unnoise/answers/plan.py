@@ -222,13 +222,10 @@ def plan(
         "merges": check_integer("merges", merges, 1, 10**4),
         "cap": None if cap is None else check_integer("cap", cap, 1),
     }  # fmt: skip
-    many = None if items is None else check_integer("items", items, 1, 10**15)
-    if many is not None and kind == "known":
-        raise InputError("items must be left out for a known domain (kind), which has a cell for each; hashed has them")
+    many = _check_items(items, kind)
 
     def setting(eps: float, d: int) -> Setting:
-        domain = d if kind == "known" else many or d
-        return Setting(epsilon=eps, cells=d, items=domain, **known)
+        return Setting(epsilon=eps, cells=d, items=many or d, **known)
 
     if fixed_epsilon is not None and fixed_cells is not None:
         run.releases = repetitions
@@ -250,6 +247,15 @@ def _incomplete(told: Mapping[str, object]) -> InputError:
     """Say what is missing, in view of what was told."""
     given = ", ".join(name for name, value in told.items() if value is not None) or "none of these"
     return InputError(f"plan must have epsilon and cells, or a target and one of them, got {given}")
+
+
+def _check_items(items: Any, kind: str) -> int | None:
+    """Return the number of items, where it is given and not that of the cells."""
+    if items is None:
+        return None
+    if kind == "known":
+        raise InputError("items must be left out for a known domain (kind), which has a cell for each; hashed has them")
+    return check_integer("items", items, 1, 10**15)
 
 
 def _check_cells(cells: Any, kind: str, levels: int) -> int | None:
