@@ -73,6 +73,9 @@ UNEXPLAINED = 0.05
 ROUNDS, FREEINGS, MOST_ATOMS = 5, 4, 12
 """How often atoms are added, how often steps are freed, and how many atoms may be added."""
 
+MOST_BLOCKS = 160
+"""Blocks from which on none is cut: dozens of single counts are told by their masses, and searches take long enough."""
+
 TRAPPED = 10.0
 """Nats to a block by which no sound mode is less likely than the start, which has followed every chance: about one."""
 
@@ -252,7 +255,7 @@ def explore(channel: FourierChannel, start: Floats, total: float, counts: Int64,
         if not more.size:
             break
         fine = max(1, round(channel.grid.scale / math.sqrt(2)))
-        crowded = _crowded(channel, more, fine)
+        crowded = _crowded(channel, more, fine) if channel.blocks.size < MOST_BLOCKS else more[:0]
         if crowded.size:
             channel, theta = channel.cut(state, crowded, fine)
             state, more = channel.at(channel.widths * np.exp(theta)), np.setdiff1d(more, crowded)
