@@ -96,7 +96,7 @@ def _whole(estimate: Estimate) -> Estimate:
 def _answers(named: Mapping[str, Sheet], groups: bool) -> Columns:
     rows = [(name, sheet, *pair) for name, sheet in named.items() for pair in sheet.shown]
     columns: dict[str, list[Any]] = {"group": [row[0] for row in rows]} if groups else {}
-    columns["question"] = [question.label.format(**vars(sheet.asked.noun)) for _, sheet, question, _ in rows]
+    columns["question"] = [question.labelled(sheet.asked.noun) for _, sheet, question, _ in rows]
     kept = ("estimate", "low", "high", "note")
     shown = [_whole(estimate) if question.whole else estimate for _, _, question, estimate in rows]
     found = as_columns(shown) | {"note": [mark(row[3]) for row in rows]}

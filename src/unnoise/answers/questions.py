@@ -119,6 +119,10 @@ class Question:
         """The key in words: how a plan calls it."""
         return self.key.replace("_", " ")
 
+    def labelled(self, noun: Noun) -> str:
+        """Return the label for such items."""
+        return self.label.format(**vars(noun))
+
 
 def exactly(k: int) -> Question:
     """How many items were seen exactly k times?"""

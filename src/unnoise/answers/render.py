@@ -141,7 +141,7 @@ def headline(profile: Profile) -> list[tuple[str, ...]]:
     sheet = Sheet.of(profile, Asked(at_least=()))
     for question, estimate in ((question_of(key), sheet.answers[key]) for key in HEAD if key in sheet.answers):
         value, low, high = sensible(estimate, whole=question.whole)
-        label = question.label.format(**vars(ITEM)).lower() + ("" if question.whole else " (nats)")
+        label = question.labelled(ITEM).lower() + ("" if question.whole else " (nats)")
         rows.append((label, value, f"{low} – {high}", mark(estimate)))
     return rows
 

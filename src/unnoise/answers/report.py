@@ -193,7 +193,7 @@ def _multiples(named: Mapping[str, Sheet]) -> str:
             f'<li><button type="button" aria-pressed="{"true" if index == 0 else "false"}"><b>{inert_html(name)}</b>'
             f"<i></i><span>{value} ({low}–{high})</span></button></li>"
         )
-    label = inert_html(asked.head.label.format(**vars(asked.noun)))
+    label = inert_html(asked.head.labelled(asked.noun))
     caption = f'<p class="note">{label}, by group; all pictures have the same scales.</p>'
     return f'{caption}<ul class="small" aria-label="Groups, all on the same scales">{"".join(cells)}</ul>'
 

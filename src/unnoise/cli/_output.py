@@ -167,7 +167,7 @@ def _print_one(sheet: Sheet, console: Console) -> None:
     table = rich_table("question", "estimate", "95 % interval", "", left=("question", ""))
     for question, estimate in sheet.shown:
         value, low, high = sensible(estimate, whole=question.whole)
-        label, note = question.label.format(**vars(noun)).lower(), mark(estimate)
+        label, note = question.labelled(noun).lower(), mark(estimate)
         table.add_row(inert_markup(label), f"[bold]{value}[/bold]", f"{low} – {high}", f"[yellow]{note}[/yellow]")
     console.print(table)
     console.print()
@@ -215,8 +215,8 @@ def _group_table(found: Mapping[str, Sheet]) -> Any:
     from ..answers.render import rich_table
 
     first = next(iter(found.values()))
-    questions, words = _grouped(first), vars(first.asked.noun)
-    table = rich_table("group", *(inert_markup(q.label.format(**words).lower()) for q in questions))
+    questions = _grouped(first)
+    table = rich_table("group", *(inert_markup(q.labelled(first.asked.noun).lower()) for q in questions))
     for column in table.columns:
         column.no_wrap = True
     for name, sheet in found.items():
@@ -241,7 +241,7 @@ def _question_table(found: Mapping[str, Sheet]) -> Any:
             value, low, high = sensible(estimate, whole=question.whole)
             note = mark(estimate)
             cells.append(f"[bold]{value}[/bold]\n{low} – {high}" + (f"\n[yellow]{note}[/yellow]" if note else ""))
-        table.add_row(inert_markup(question.label.format(**vars(first.asked.noun)).lower()), *cells)
+        table.add_row(inert_markup(question.labelled(first.asked.noun).lower()), *cells)
     return table
 
 
@@ -256,8 +256,7 @@ def _print_blocks(found: Mapping[str, Sheet], console: Console) -> None:
             column.overflow = "fold"
         for question in _grouped(sheet):
             value, span = _cell(question, sheet.answers[question.key])
-            label = question.label.format(**vars(sheet.asked.noun)).lower()
-            table.add_row(f"  {inert_markup(label)}", value, span)
+            table.add_row(f"  {inert_markup(question.labelled(sheet.asked.noun).lower())}", value, span)
         console.print(table)
 
 

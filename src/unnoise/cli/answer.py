@@ -75,8 +75,6 @@ def profile(request: Profiling) -> None:
 
 def _sketched(request: Profiling) -> tuple[Mapping[str, Profile], str]:
     """Answer through a sketch; what no estimator takes is refused before it costs ε."""
-    from ._output import check_output
-
     if request.method != "auto" or request.max_count is not None:
         from ..estimators.methods import check_max_count, check_method
 
@@ -84,8 +82,7 @@ def _sketched(request: Profiling) -> tuple[Mapping[str, Profile], str]:
         check_max_count(request.max_count, least=0 if request.domain else 1)
     charge = open_charge(request, "profile")
     target = sketch_data(request, answers=True)
-    check_output(request.output, force=request.force)  # another command may have been faster
-    charge.write()
+    charge.write(request.output, force=request.force)
     sketches = target.sketches if hasattr(target, "sketches") else {"": target}
     try:
         return reconstruct_all(sketches, method=request.method, max_count=request.max_count), target.guarantee
@@ -115,8 +112,7 @@ def sketch(request: Sketching) -> None:
     check_output(request.output, [*request.inputs, request.domain], force=request.force, folder=grouped)
     charge = open_charge(request, "sketch")
     target = sketch_data(request, {"label": request.label, "site": request.site, "period": request.period})
-    check_output(request.output, force=request.force, folder=grouped)  # another command may have been faster
-    charge.write()
+    charge.write(request.output, force=request.force, folder=grouped)
     save_sketch(target, request.output)
     if request.output != "-":
         note(f"{request.output}: {target.guarantee}")
@@ -212,8 +208,11 @@ class Charge:
     unit: str
     asked: bool
 
-    def write(self) -> None:
-        """Record it: to be called before anything leaves."""
+    def write(self, output: str | None, *, force: bool, folder: bool = False) -> None:
+        """Record it: to be called before anything leaves, into an output that nobody else has written meanwhile."""
+        from ._output import check_output, note
+
+        check_output(output, force=force, folder=folder)
         if self.ledger is None:
             return
         try:
@@ -221,8 +220,6 @@ class Charge:
         except OSError as error:
             if self.asked:
                 raise
-            from ._output import note
-
             why = f"{os.fspath(self.ledger.path)}: {error.strerror}"
             note(f"unnoise: not recorded in a ledger ({why}); --ledger names another place, or off", always=True)
 
@@ -468,7 +465,7 @@ def direct_profiles(request: Profiling) -> tuple[dict[str, DirectProfile], str]:
     """Count what was asked for, exactly and in memory, and return the profiles with their guarantee."""
     from ..holding import count_exactly, share_of_all, unit_of
     from ..reading.groups import check_names
-    from ._output import check_output, note, saying, with_progress
+    from ._output import note, saying, with_progress
 
     charge = open_charge(request, "direct")
     groups = None if request.groups is None else check_names(as_names(request.groups))
@@ -479,8 +476,7 @@ def direct_profiles(request: Profiling) -> tuple[dict[str, DirectProfile], str]:
         batches = with_progress(source.batches(wanted), source.rows(), "reading")
         rows = _held_rows(batches, persons_are_items=request.persons_are_items)
         exact = count_exactly(rows, unit, groups, together=whole is not None)
-    check_output(request.output, force=request.force)  # another command may have been faster
-    charge.write()
+    charge.write(request.output, force=request.force)
     from ..api import release_and_answer  # loads SciPy, which no error above has to wait for
 
     with saying("answering"):

@@ -14,8 +14,9 @@ dense (:mod:`.fourier`) for everything else. A few counts alone are a small dens
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -27,7 +28,8 @@ from ..arrays import Floats, Int64
 from ..noise import DiscreteLaplace
 
 __all__ = [
-    "FAR", "Bands", "Blocks", "Channel", "Dense", "Grid", "Seeing", "State", "counts_in_blocks", "likely_strides",
+    "FAR", "Bands", "Blocks", "Channel", "Dense", "Grid", "Seeing", "State", "blur_of", "counts_in_blocks",
+    "first_apart", "likely_strides", "resolved",
 ]  # fmt: skip
 
 FAR = 1 << 62
@@ -44,6 +46,29 @@ MOST_STRIDE, STRAY = 100, 4.0
 
 LARGEST = 1 << 12
 """Noisy counts above are not asked what they are multiples of: the others tell."""
+
+
+def resolved(noise: DiscreteLaplace, stride: int = 1) -> int:
+    """Half a deviation of the noise, in multiples of ``stride`` and at least one: no block need be narrower."""
+    return max(1, round(math.sqrt(noise.variance) / stride / 2))
+
+
+def blur_of(noise: DiscreteLaplace) -> int:
+    """How far the noise blurs a count: counts that near are one neighbourhood."""
+    return max(4, round(8 * math.sqrt(noise.variance)))
+
+
+def first_apart(counts: Iterable[int], blur: int, most: int) -> Int64:
+    """Return the first of these counts and those further than ``blur`` from all before, at most so many.
+
+    >>> first_apart([20, 22, 40, 30, 60], 4, 3)
+    array([20, 40, 30])
+    """
+    found: list[int] = []
+    for count in counts:
+        if len(found) < most and all(abs(count - other) > blur for other in found):
+            found.append(count)
+    return np.array(found, dtype=np.int64)
 
 
 def counts_in_blocks(first: int, top: int, dense: int, per_octave: int) -> Int64:

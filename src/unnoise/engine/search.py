@@ -39,7 +39,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from ..arrays import Floats, Int64
-from .channel import FAR, Channel
+from .channel import FAR, Channel, blur_of, first_apart, resolved
 from .fourier import FourierChannel
 from .points import Places, pulled_points
 from .walk import APART_FIRST, FAMILIES, HEADS, PERIODS, Family, Model, Walk, find_mode, likely_periods, shares
@@ -73,7 +73,7 @@ UNEXPLAINED = 0.05
 ROUNDS, FREEINGS, MOST_ATOMS = 5, 4, 12
 """How often atoms are added, how often steps are freed, and how many atoms may be added."""
 
-MOST_BLOCKS = 160
+CUT_BELOW = 160
 """Blocks from which on none is cut: dozens of single counts are told by their masses, and searches take long enough."""
 
 TRAPPED = 10.0
@@ -254,8 +254,8 @@ def explore(channel: FourierChannel, start: Floats, total: float, counts: Int64,
         more = _wanted(channel, channel.strain(state, counts), counts, most)
         if not more.size:
             break
-        fine = max(1, round(channel.grid.scale / math.sqrt(2)))
-        crowded = _crowded(channel, more, fine) if channel.blocks.size < MOST_BLOCKS else more[:0]
+        fine = resolved(channel.noise, channel.grid.stride)
+        crowded = _crowded(channel, more, fine) if channel.blocks.size < CUT_BELOW else more[:0]
         if crowded.size:
             channel, theta = channel.cut(state, crowded, fine)
             state, more = channel.at(channel.widths * np.exp(theta)), np.setdiff1d(more, crowded)
@@ -268,14 +268,9 @@ def _crowded(channel: FourierChannel, wanted: Int64, fine: int) -> Int64:
     """Return the wanted counts near an atom, and these atoms, if their blocks are wider than ``fine``."""
     blocks = channel.blocks
     atoms = blocks.atoms[blocks.atoms < FAR]
-    near = np.abs(np.subtract.outer(wanted, atoms)) <= _apart(channel)
+    near = np.abs(np.subtract.outer(wanted, atoms)) <= blur_of(channel.noise)
     both = np.union1d(wanted[near.any(axis=1)], atoms[near.any(axis=0)])
     return both[blocks.widths[blocks.holding(both)] > fine]
-
-
-def _apart(channel: FourierChannel) -> int:
-    """How far the noise blurs a count."""
-    return max(4, round(8 * math.sqrt(2) * channel.grid.scale * channel.grid.stride))
 
 
 def _wanted(channel: FourierChannel, strain: Floats, counts: Int64, most: int) -> Int64:
@@ -283,15 +278,9 @@ def _wanted(channel: FourierChannel, strain: Floats, counts: Int64, most: int) -
 
     most : atoms at most, those that are there among them
     """
-    apart = _apart(channel)
-    found: list[int] = []
-    for j in np.argsort(-strain):
-        if strain[j] <= STRAIN or len(found) == AT_ONCE or channel.atoms.size + len(found) >= most:
-            break
-        count = int(counts[j])
-        if all(abs(count - other) > apart for other in found) and count not in channel.atoms:
-            found.append(count)
-    return np.array(found, dtype=np.int64)
+    asked = np.argsort(-strain)
+    asked = asked[(strain[asked] > STRAIN) & ~np.isin(counts[asked], channel.atoms)]
+    return first_apart(counts[asked].tolist(), blur_of(channel.noise), min(AT_ONCE, most - channel.atoms.size))
 
 
 def find_models(

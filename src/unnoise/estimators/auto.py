@@ -36,7 +36,7 @@ import numpy as np
 
 from ..arrays import Floats, Int64
 from ..engine.banded import ENOUGH, BandedChannel, body_of, cells_between, dense_runs, runs_within, window_of
-from ..engine.channel import Blocks, likely_strides
+from ..engine.channel import Blocks, likely_strides, resolved
 from ..engine.fourier import FINENESS, NEGLIGIBLE, FourierChannel, Part
 from ..engine.points import Places, likely_points
 from ..engine.posterior import Posterior, posterior
@@ -354,7 +354,7 @@ def _blocks(top: int, noise: DiscreteLaplace, stride: int) -> Blocks:
     """Single counts up to HEAD, then blocks of equal width up to ``top``; all of them ``stride`` times."""
     top //= stride
     head = min(HEAD, top)
-    width = max(1, round(math.sqrt(noise.variance) / stride / 2), math.ceil((top - head) / MOST_BLOCKS))
+    width = max(resolved(noise, stride), math.ceil((top - head) / MOST_BLOCKS))
     starts = np.concatenate([np.arange(head + 1), np.arange(head + 1, top + 1, width), [top + 1]])
     return Blocks.covering(np.unique(starts).astype(np.int64), stride)
 

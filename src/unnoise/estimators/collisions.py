@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Floats, Int64
-from ..engine.channel import FAR, Blocks, counts_in_blocks, likely_strides
+from ..engine.channel import FAR, Blocks, blur_of, counts_in_blocks, first_apart, likely_strides, resolved
 from ..engine.fourier import FourierChannel, Part, rows_of
 from ..engine.posterior import Posterior, posterior
 from ..engine.search import Search, find_models
@@ -214,23 +214,15 @@ def _channel(used: Sequence[Range], max_count: int | None, stride: int) -> Fouri
     atoms = clear[clear > DENSE * stride][:MOST_SPIKES]
     if not atoms.size:
         full = [round(count / stride) * stride for count in sorted(crowds, key=lambda each: -crowds[each])]
-        atoms = _apart([count for count in full if DENSE * stride < count <= top], 8 * math.sqrt(noise.variance))
+        full = [count for count in full if DENSE * stride < count <= top]
+        atoms = first_apart(full, blur_of(noise), MOST_CROWDS)  # a hill is one crowd
     blocks = blocks.with_atoms(atoms)
     return FourierChannel(blocks, tuple(parts), noise, collide=True, bound=max_count)
 
 
-def _apart(counts: Sequence[int], blur: float) -> Int64:
-    """Return the first of these counts and those further than ``blur`` from all before: a hill is one crowd."""
-    found: list[int] = []
-    for count in counts:
-        if all(abs(count - other) > max(4.0, blur) for other in found):
-            found.append(count)
-    return np.array(found[:MOST_CROWDS], dtype=np.int64)
-
-
 def _told_apart(channel: FourierChannel, top: int) -> Int64:
     """Return the counts at which modes are certified: CERTIFIED to the octave, and more where rows are finer."""
-    step = max(1, round(math.sqrt(channel.noise.variance) / 2))
+    step = resolved(channel.noise)
     ends = np.unique(np.concatenate([part.ends // step * step for part in channel.parts]))
     ends = ends[(ends > 0) & (ends <= top)]
     return np.union1d(counts_in_blocks(1, top, 2 * DENSE, CERTIFIED)[:-1], ends)
