@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from oracles_items import brute_law, log_series, sketch, throw_law, zipf_numbers
 from unnoise import testing
 from unnoise.answers.reconstruct import reconstruct
+from unnoise.engine import search
 from unnoise.errors import InputError, OverloadError
 from unnoise.estimators._ladder import cell_law, exponential, logarithm, reciprocal
 from unnoise.estimators.collisions import collisions, decompound, level_shares, ranges
@@ -274,3 +275,25 @@ def test_what_a_block_hides_is_the_models():
     answer, truth = reconstruct(thrown(counts, 2**15, 0.3, 1, 8)).exactly(131), (counts == 131).sum()
     print(answer, truth, answer.data_share)
     assert truth in answer or answer.data_share < 0.5
+
+
+@pytest.mark.parametrize("shape", ["cap", "prices"])
+def test_single_counts_tower_over_a_smooth_law(shape, monkeypatch):
+    """A cap at 20, a few price points: walks loose enough for them spread them. Control: no masses of their own."""
+    rng = np.random.default_rng(9)
+    prices = rng.choice([5, 9, 10, 19, 20, 29, 49, 50], 30_000)
+    counts = np.minimum(rng.geometric(0.08, 30_000), 20) if shape == "cap" else prices
+    noisy, truth = thrown(counts, 2**15, 1, 1, 10), np.bincount(counts, minlength=100)
+
+    def found() -> tuple[float, bool]:
+        profile = reconstruct(noisy)
+        numbers = np.zeros(100)
+        numbers[: profile.counts.size] = profile.counts[:100]
+        return float(np.abs(numbers - truth).sum()) / counts.size, truth[20] in profile.exactly(20)
+
+    error, held = found()
+    monkeypatch.setattr(search, "_sharper", lambda best, counts: best)
+    without, _ = found()
+    print(f"ℓ1 {error:.3f}, without {without:.3f}")
+    assert held
+    assert error < 0.5 * without

@@ -13,6 +13,7 @@
 4. The best mode is asked whether the cells want more mass at some count than it gives (:meth:`strain`). Where that
    exceeds STRAIN standard errors the count gets a mass of its own; near a count that has one, no single count explains
    the cells, and the blocks of both are cut into pieces instead. Then 1. to 4. are repeated, at most ROUNDS times.
+   A single count that towers over both sides of the best mode gets a mass of its own too, if that is likelier.
 5. Mixtures of points are fitted (:mod:`.points`).
 6. Models that pass the certificate of 4. count (:mod:`.posterior`), within BEHIND nats of the best of them, but SLIGHT;
    those further behind the best of all only if they explain the cells better.
@@ -36,6 +37,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from scipy.special import gammaln
 
 from ..arrays import Floats, Int64
@@ -79,6 +81,9 @@ CUT_BELOW = 160
 TRAPPED = 10.0
 """Nats to a block by which no sound mode is less likely than the start, which has followed every chance: about one."""
 
+SIDE, TOWERING, FEWEST = 3, math.log(4), 8.0
+"""Counts to either side over whose medians a count towers, by which factor, and items that it takes."""
+
 AT_ONCE = 4
 """Atoms added in one round."""
 
@@ -93,6 +98,7 @@ class Search:
 
     start : θ to begin with; level : its mean in advance
     most : the highest score so far, at first that of a model found elsewhere
+    named : nats that it cost to name the atoms that towered over a walk without them
     models, best : those that count, and the one of highest score; leaders : the best of each family
     tried : all that converged, certified or not
     """
@@ -101,6 +107,7 @@ class Search:
     start: Floats
     level: float
     most: float = -np.inf
+    named: float = 0.0
     models: list[Model] = field(default_factory=list)
     tried: list[Model] = field(default_factory=list)
     best: Model | None = None
@@ -159,7 +166,7 @@ class Search:
         grid = self.channel.grid
         walk = family.walk(grid, self.level, head)
         strengths, usual = family.strengths(grid, walk)
-        log_weight = math.log(share / len(family.heads(grid)) / len(strengths))
+        log_weight = math.log(share / len(family.heads(grid)) / len(strengths)) - self.named
         best = self.best
         theta = self.start if best is None else best.theta
         first = len(strengths) - 1 if loose else usual
@@ -225,27 +232,30 @@ class Search:
             n, q = int(walk.steps.sum()), int(loose.sum())
             if q == walk.free.sum() or q > 0.4 * n:
                 break
-            cost = float(gammaln(n + 1) - gammaln(q + 1) - gammaln(n - q + 1)) + math.log(n)
             decades = max(2, min(12, round(math.log10(max(usual**-2 / found.strength, 1.0))) + 2))
             strengths = np.asarray(found.strength * 10.0 ** np.arange(decades))[::-1]
             name = f"{found.name.split(',')[0]}, {q} steps free"
             freer = walk.freed(np.flatnonzero(loose))
-            better = self.ascend(found.family, name, freer, strengths, decades - 1, found.theta, share - cost)
+            weight = share - naming_cost(n, q)
+            better = self.ascend(found.family, name, freer, strengths, decades - 1, found.theta, weight)
             if better is None or better.score <= found.score:
                 break
             found = better
 
 
-def explore(channel: FourierChannel, start: Floats, total: float, counts: Int64, floor: float = -np.inf) -> Search:
+def explore(
+    channel: FourierChannel, start: Floats, total: float, counts: Int64, floor: float = -np.inf, named: float = 0.0
+) -> Search:
     """Search for walks that explain the channel's cells; ``counts`` are those at which modes are certified.
 
     total : what the masses add up to, roughly
     floor : score of a model found elsewhere: those far below are not looked for
+    named : nats that it cost to name the channel's atoms
     """
     level = math.log(total / channel.grid.counts.size)
     theta, most = start, channel.atoms.size + MOST_ATOMS
     for turn in range(ROUNDS + 1):
-        search = Search(channel, theta, level, floor)
+        search = Search(channel, theta, level, floor, named)
         search.walks()
         theta = theta if search.best is None else search.best.theta
         if turn == ROUNDS or search.most == floor > -np.inf:
@@ -262,6 +272,41 @@ def explore(channel: FourierChannel, start: Floats, total: float, counts: Int64,
         channel, beside = channel.widened(state, more)
         theta = np.concatenate([theta, beside])
     return search
+
+
+def _sharper(search: Search, counts: Int64) -> Search:
+    """Give the counts that tower over both sides masses of their own beside the walk, if that is likelier.
+
+    A walk loose enough for a few single counts is loose everywhere, and spreads their items to either side. Naming q of
+    n counts costs what freeing q of n steps does.
+    """
+    channel: Any = search.channel
+    blocks, best = channel.blocks, search.best
+    if best is None or resolved(channel.noise) > 1:
+        return search
+    theta = best.theta[: blocks.covered]
+    sides = np.median(sliding_window_view(np.pad(theta, SIDE, constant_values=np.inf), SIDE), axis=1)
+    level = np.maximum(sides[: theta.size], sides[-theta.size :])
+    single = (blocks.widths[: theta.size] == 1) & ~np.isin(blocks.first[: theta.size], blocks.atoms)
+    tower = np.flatnonzero(single & (theta > level + TOWERING) & (theta > math.log(FEWEST)))
+    if not tower.size:
+        return search
+    start, own = best.theta.copy(), np.log(np.exp(theta[tower]) - np.exp(level[tower]))
+    start[tower] = level[tower]
+    finer = channel.with_blocks(blocks.with_atoms(blocks.first[tower]))
+    named = search.named + naming_cost(theta.size, tower.size)
+    total = math.exp(search.level) * channel.grid.counts.size
+    found = explore(finer, np.append(start, own), total, counts, search.most, named)
+    return _sharper(found, counts) if found.best is not None and found.best.score > best.score else search
+
+
+def naming_cost(n: int, q: int) -> float:
+    """Nats that it costs to name q of n.
+
+    >>> round(naming_cost(4, 2) - math.log(6 * 4), 9)
+    0.0
+    """
+    return float(gammaln(n + 1) - gammaln(q + 1) - gammaln(n - q + 1)) + math.log(n)
 
 
 def _crowded(channel: FourierChannel, wanted: Int64, fine: int) -> Int64:
@@ -295,7 +340,7 @@ def find_models(
     best: Search | None = None
     for channel, start in zip(channels, starts):
         floor = -np.inf if best is None else best.most - 2 * math.log(best.channel.grid.stride)
-        search = explore(channel, start, total, counts, floor=floor - FAIR)
+        search = _sharper(explore(channel, start, total, counts, floor=floor - FAIR), counts)
         if channel is channels[-1] and places is not None:
             seeing: Any = search.channel
             mass = seeing.widths * np.exp(search.start if search.best is None else search.best.theta)
