@@ -34,7 +34,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ..arrays import Floats, Int64
+from ..arrays import Floats, Int64, one_thread
 from ..engine.banded import ENOUGH, BandedChannel, body_of, cells_between, dense_runs, runs_within, window_of
 from ..engine.channel import Blocks, likely_strides, resolved
 from ..engine.fourier import FINENESS, NEGLIGIBLE, FourierChannel, Part
@@ -380,6 +380,7 @@ class KnownLaw:
     above: float
 
 
+@one_thread
 def known_law(noisy: NoisyProfile, max_count: int | None = None) -> KnownLaw | None:
     """Return the posterior of the items of a domain; None where no model converged."""
     items = noisy.layout.domain if noisy.layout.kind == "sampled" and noisy.layout.domain else noisy.cells

@@ -36,7 +36,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Floats, Int64
+from ..arrays import Floats, Int64, one_thread
 from ..engine.channel import FAR, Blocks, blur_of, counts_in_blocks, first_apart, likely_strides, resolved
 from ..engine.fourier import FourierChannel, Part, rows_of
 from ..engine.posterior import Posterior, posterior
@@ -168,6 +168,7 @@ def choose(parts: Sequence[Range]) -> list[Range]:
     return [part for part in light if part.share >= LEAST_SHARE * most]
 
 
+@one_thread
 def collisions(noisy: NoisyProfile, *, max_count: int | None = None) -> ItemLaw:
     """Reconstruct the item profile of a hashed sketch; no item has a count above ``max_count``.
 

@@ -48,7 +48,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import gammaln
 
-from ..arrays import Floats, Int64
+from ..arrays import Floats, Int64, one_thread
 from ..errors import OverloadError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyCounts
@@ -133,6 +133,7 @@ def covariance(left: Floats, right: Floats) -> Floats:
     return np.asarray(left @ right.T * (blocks / max(blocks - 1, 1)), dtype=np.float64)
 
 
+@one_thread
 def side_by_side(sketches: Sequence[Coded]) -> Together:
     """Fit the number of items at exactly t of the sites."""
     layout, k = sketches[0].layout, len(sketches)
