@@ -996,6 +996,9 @@ def test_the_command_line_is_direct_unless_a_sketch_is_asked_for(shell: Callable
     pairs = tmp_path / "f.freqcount"
     pairs.write_text("1 100\n2 50\n5 50\n")
     assert shell(pairs, "--freq-count", "-e", "20")["answers"]["total"]["value"] == pytest.approx(450, abs=4)
+    pairs.write_text(f"1 {10**11}\n{10**21} 1\n")  # one row for each item would take hours
+    assert shell(pairs, "-e", "20")["answers"]["exactly_1"]["value"] == pytest.approx(10**11, abs=4)
+    assert "have no columns" in shell(pairs, "-c", "item", "-e", 1, fails=True)["error"]
 
 
 def test_the_page_of_one_group_says_what_all_groups_take():

@@ -25,7 +25,7 @@ from ..errors import ConvergenceError, InputError, OverloadError
 from ..noise import DiscreteLaplace, exact_positive
 from ..text import LONGEST_NAME, inert
 from ._options import as_cells, as_dialect, as_names, as_rate
-from ._request import Answering, Profiling, Reporting, Sketching, command
+from ._request import LISTS, Answering, Profiling, Reporting, Sketching, command
 
 if TYPE_CHECKING:
     import polars as pl
@@ -298,6 +298,8 @@ def _source(request: Counting) -> tuple[Source, Wanted]:
     from ..reading.source import Wanted, open_source
 
     source = open_source(request.inputs, **request.read_as)
+    if source.kind.name == "freqcount" and request.names_columns:
+        raise InputError(LISTS)
     columns = request.column or source.unnamed_item()
     if not columns:
         found = source.columns() if source.places and not source.headless else []
@@ -463,7 +465,7 @@ def _held_rows(batches: Iterable[Batch], *, persons_are_items: bool = False) -> 
 
 def direct_profiles(request: Profiling) -> tuple[dict[str, DirectProfile], str]:
     """Count what was asked for, exactly and in memory, and return the profiles with their guarantee."""
-    from ..holding import count_exactly, share_of_all, unit_of
+    from ..holding import count_exactly, listed, share_of_all, unit_of
     from ..reading.groups import check_names
     from ._output import note, saying, with_progress
 
@@ -473,9 +475,13 @@ def direct_profiles(request: Profiling) -> tuple[dict[str, DirectProfile], str]:
     unit = unit_of(True if request.persons_are_items else request.person, request.max_contributions)
     source, wanted = _source(request)
     with saying("counting"), _answers_imported():
-        batches = with_progress(source.batches(wanted), source.rows(), "reading")
-        rows = _held_rows(batches, persons_are_items=request.persons_are_items)
-        exact = count_exactly(rows, unit, groups, together=whole is not None)
+        pairs = source.pairs()
+        if pairs is not None:
+            exact = {"": listed(pairs)}
+        else:
+            batches = with_progress(source.batches(wanted), source.rows(), "reading")
+            rows = _held_rows(batches, persons_are_items=request.persons_are_items)
+            exact = count_exactly(rows, unit, groups, together=whole is not None)
     charge.write(request.output, force=request.force)
     from ..api import release_and_answer  # loads SciPy, which no error above has to wait for
 
