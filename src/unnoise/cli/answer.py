@@ -21,7 +21,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ConvergenceError, InputError, OverloadError
+from ..errors import ConvergenceError, InputError, OverloadError, UnnoiseError
 from ..noise import DiscreteLaplace, exact_positive
 from ..text import LONGEST_NAME, inert
 from ._options import as_cells, as_dialect, as_names, as_rate
@@ -167,11 +167,7 @@ def _answers(request: Answering) -> tuple[dict[str, Profile], str]:
             with saying("reading and verifying"):
                 sketches, guarantee = load_sketches(path)
             return reconstruct_all(sketches, method=request.method, max_count=request.max_count), guarantee
-        try:
-            profile = _from_histogram(request, path)
-        except InputError as error:
-            raise InputError(str(error).replace(str(path), "standard input" if file == "-" else file)) from None
-    return {"": profile}, ""
+        return {"": _from_histogram(request, path)}, ""
 
 
 def _from_histogram(request: Answering, path: Path) -> Profile:
@@ -357,7 +353,7 @@ def _domain(declared: str, request: Counting, wanted: Wanted, *, typed: bool) ->
 
 @contextmanager
 def local_path(path: str) -> Iterator[Path]:
-    """Give a file to read for a path, standard input (-) being copied to one first."""
+    """Give a file to read for a path, standard input (-) being copied to one first, and called so in errors."""
     if path != "-":
         if not os.path.exists(path):
             from ..reading.formats import expand
@@ -369,7 +365,10 @@ def local_path(path: str) -> Iterator[Path]:
         copy = Path(folder) / "standard-input"
         with open(copy, "wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
-        yield copy
+        try:
+            yield copy
+        except UnnoiseError as error:
+            raise type(error)(str(error).replace(str(copy), "standard input")) from None
 
 
 def load_sketches(path: Path) -> tuple[dict[str, Sketch], str]:
