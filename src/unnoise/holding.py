@@ -195,7 +195,12 @@ def rows_of(
         raise InputError("items must have at least one column besides person, group and counts")
     unit = unit_of(person, most)
     times = table.get(counts) if isinstance(counts, str) and counts in table else counts
-    batch = clean_rows({**columns, **{f"\0{role}": column for role, column in beside.items()}}, times)
+    for role, column in beside.items():
+        name = role  # what errors call it
+        while name in columns:
+            name = f"_{name}"
+        columns[name] = column
+    batch = clean_rows(columns, times)
     return [_frame(batch, list(beside))], unit
 
 
