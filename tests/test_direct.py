@@ -1063,7 +1063,7 @@ def test_noise_far_below_0_does_not_tell_that_there_is_nothing(person):
 
 
 def test_columns_beside_the_items_have_names_in_errors():
-    with pytest.raises(InputError, match="^person must be integers or strings, got float"):
+    with pytest.raises(InputError, match=r"^person must be integers or strings, got float"):
         un.direct([1, 2], epsilon=1, person=[0.5, 1.5], max_contributions=1)
     rows = {"person": ["a", "b"], "_person": ["c", "d"], "who": [1, 2]}
     assert un.direct(rows, epsilon=20, person="who", max_contributions=1).distinct == pytest.approx(2, abs=2)

@@ -339,7 +339,7 @@ def _counted(counts: np.ndarray, cells: int, epsilon: float, seed: int) -> Noisy
     return testing.release(sketch)
 
 
-def test_sums_that_giants_carry_reach_to_what_they_were_before_calibration():
+def test_sums_that_giants_carry_allow_for_calibration():
     """Calibrated to ``total`` the number of each giant moves by a thousandth, and Σ h² by five of its widths."""
     rng = np.random.default_rng(1)
     counts = np.concatenate([np.minimum(rng.geometric(0.12, 15_000), 10), rng.integers(5_000, 90_000, 12)])

@@ -39,7 +39,7 @@ from ..estimators.linear import Function
 from ..estimators.methods import METHODS, Notice, estimate_law
 from ..noisy import NoisyProfile
 from .estimate import TOO_NOISY, Estimate
-from .modelled import Four, Grounds, ModelledProfile
+from .modelled import Grounds, ModelledProfile
 from .profile import Profile, identity
 from .render import sensible
 from .sums import bounded, sum_limits
@@ -107,13 +107,11 @@ class ItemProfile(ModelledProfile):
         empty = sum(part.noisy.cells * math.exp(-self.number * part.share / part.noisy.cells) for part in law.used)
         return Grounds(law.posterior, 1, law.top, law.share, math.inf, 0.0, far, law.tail, full=empty < 1)
 
-    def _sum(self, g: Function, level: float) -> Four:
-        """Limits of Σ g(h) about the value and about what it was before calibration: giants move Σ h² far by little."""
-        value, stderr, low, high = super()._sum(g, level)
-        moved = 0.0
-        if self.uncalibrated is not None:
-            moved = float(self.uncalibrated @ np.asarray(g(self.support), dtype=float)) - value
-        return value, stderr, low + min(moved, 0.0), high + max(moved, 0.0)
+    def _sum_error(self, g: Function) -> float:
+        """Beside what the posterior leaves open, what calibration has moved: of giants a little is a lot of Σ h²."""
+        before, value = self.uncalibrated, self._sum_value(g)
+        moved = 0.0 if before is None else float(before @ np.asarray(g(self.support), dtype=float)) - value
+        return math.hypot(super()._sum_error(g), moved)
 
     @property
     def total(self) -> Estimate:

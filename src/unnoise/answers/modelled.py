@@ -49,7 +49,7 @@ from .sums import bounded, xlogx
 if TYPE_CHECKING:
     from ..estimators._ladder import Tail
 
-__all__ = ["LEAST", "Four", "Grounds", "ModelledProfile", "left_open", "positive_limits"]
+__all__ = ["LEAST", "Grounds", "ModelledProfile", "left_open", "positive_limits"]
 
 UNSEEN = 3.6
 """(1.9)²: a limit of 1.96·1.9 ≈ 3.7 items seen covers what 95 % of Poisson variables of mean 3.7 do."""
