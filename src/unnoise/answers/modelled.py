@@ -243,17 +243,16 @@ class ModelledProfile(Profile):
         return Limits(*(np.where(empty, 0.0, column) for column in found))
 
     def _centres(self, lo: Int64, hi: Int64) -> tuple[Floats, ...]:
-        """What the posterior expects in each band: the middle of its interval, which is then made to hold the value.
+        """The middles of the interval of each band: what the posterior expects and, as `auto` has it, the value.
 
-        Where items share cells it is the value, beside what the posterior expects: calibration may have moved it.
+        That is one step nearer to the cells; where they are shared it comes first, as calibration may have moved it.
         """
-        grounds = self._grounds
+        grounds, value = self._grounds, self._band_values(lo, hi)
         expected = np.maximum(grounds.shares(lo, hi) @ grounds.posterior.mean, 0.0)
         expected = np.asarray(expected + np.where(hi >= NO_END, grounds.above, 0.0))
-        if math.isfinite(grounds.whole):
-            return (expected,)
-        value = self._band_values(lo, hi)
-        return value, np.where(lo <= grounds.top, expected, value)
+        if not math.isfinite(grounds.whole):
+            return value, np.where(lo <= grounds.top, expected, value)
+        return expected, value if self.method == "auto" else expected
 
     def _limits(self, lo: Int64, hi: Int64, stderr: Floats, level: float) -> tuple[Floats, Floats]:
         """Limits around every centre, of which the outermost count.
@@ -360,15 +359,16 @@ class ModelledProfile(Profile):
     # ---------------------------------------------------------------- sums over items
 
     def _sum(self, g: Function, level: float) -> Four:
-        """The posterior's mean of Σ g(h), items above the blocks one by one; the value where items share cells."""
+        """Limits about Σ g(h) as valued and, in a domain, the posterior's mean; items above the blocks one by one."""
         grounds, value = self._grounds, self._sum_value(g)
+        expected, stderr = value, self._sum_error(g)
         if math.isfinite(grounds.whole):
             above = self.support > grounds.top
             far = float((self.mass * self.items)[above] @ np.asarray(g(self.support[above]), dtype=float))
-            value = float(grounds.means(g)[0] @ grounds.posterior.mean) + far
-        stderr = self._sum_error(g)
+            expected = float(grounds.means(g)[0] @ grounds.posterior.mean) + far
+        value = value if self.method == "auto" else expected
         margin = float(ndtri((1 + level) / 2)) * stderr
-        return value, stderr, value - margin, value + margin
+        return expected, stderr, min(expected, value) - margin, max(expected, value) + margin
 
     def _sum_error(self, g: Function) -> float:
         """Standard error of Σ g(h): the blocks up to the last row, the items above it one by one.
