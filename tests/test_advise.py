@@ -32,13 +32,13 @@ def test_a_trusted_holder_of_one_release_needs_no_sketch() -> None:
     [
         ({"updates": True}, "sketch", "every release would cost ε anew"),
         ({"trusted": False, "sites": 4}, "sketch", "nobody may hold all rows"),
-        ({"updates": True, "domain": 1600, "seed": 3}, "sketch, known domain", "no collisions"),
+        ({"updates": True, "domain": 1600, "repetitions": 12}, "sketch, known domain", "no collisions"),
         ({"trusted": False, "sites": 30, "two_servers": True}, "two servers", "Two noises"),
         ({"published": True, "domain": 2000}, "histogram", "are out"),
     ],
 )
 def test_the_situation_decides(situation: dict, model: str, words: str) -> None:
-    found = un.advise(epsilon=1, **FAST, **situation)
+    found = un.advise(epsilon=1, **{**FAST, **situation})
     assert found.model == model, str(found)
     assert words in str(found)
     assert "wrong tool" not in found.why

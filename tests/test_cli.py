@@ -285,6 +285,8 @@ def test_compare(shell, tmp_path):
     (tmp_path / "f").write_text("1 10\n3 2\n")
     found = shell.json("compare", tmp_path / "f", "--freq-count", "-e", "1", "--method", "linear")
     assert found["truth"]["total"] == 16
+    (tmp_path / "f").write_text(f"1 10\n{10**21} 1\n")
+    assert "between 0 and 2^61" in shell.fails("compare", tmp_path / "f", "--freq-count", "-e", "1")
     assert "is required" in shell.fails("compare", path, "-e", "1")
     assert "method must be one of" in shell.fails("compare", path, "-c", "n", "-e", "1", "--method", "magic")
 

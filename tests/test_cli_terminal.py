@@ -221,3 +221,26 @@ print([m for m in ("scipy", "polars", "pyarrow", "matplotlib") if m in sys.modul
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"
+
+
+def test_the_table_of_frequencies_is_never_cut(words):
+    """The last row is open where there are more than fit; bars leave a narrow terminal its columns."""
+    (words / "far.freqcount").write_text("1 900\n3 50\n4000 2\n")
+    text = pipe(f"unnoise profile {words}/far.freqcount -e 5 --ledger off").stdout
+    rows = [line for line in text.splitlines() if re.match(r" *[\d,]+(–[\d,]+|\+)? +[\d,]+ +[\d,]+ – ", line)]
+    assert re.match(r" *\d+\+ ", rows[-1]), rows
+    command = f"stty cols 40; COLUMNS=40 unnoise profile {words}/far.freqcount -e 5 --ledger off"
+    _, narrow, code = in_terminal(command)
+    assert code == 0
+    assert "…" not in narrow
+
+
+def test_a_broken_pipe_does_not_hide_that_nothing_was_written(words):
+    done = pipe(f"unnoise profile {words}/words.csv -e 5 --ledger off -o /proc/x.html | head -n 1", code=2)
+    assert "/proc/x.html: No such file" in done.stderr
+
+
+def test_standard_input_is_called_so(words):
+    for command in ("estimate -", "inspect -"):
+        done = pipe(f"(printf ARROW1; head -c 500 {words}/words.csv) | unnoise {command}", code=2)
+        assert "unnoise: standard input is not a valid sketch file" in done.stderr

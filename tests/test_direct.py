@@ -996,6 +996,9 @@ def test_the_command_line_is_direct_unless_a_sketch_is_asked_for(shell: Callable
     pairs = tmp_path / "f.freqcount"
     pairs.write_text("1 100\n2 50\n5 50\n")
     assert shell(pairs, "--freq-count", "-e", "20")["answers"]["total"]["value"] == pytest.approx(450, abs=4)
+    pairs.write_text(f"1 {10**11}\n{10**21} 1\n")  # one row for each item would take hours
+    assert shell(pairs, "-e", "20")["answers"]["exactly_1"]["value"] == pytest.approx(10**11, abs=4)
+    assert "have no columns" in shell(pairs, "-c", "item", "-e", 1, fails=True)["error"]
 
 
 def test_the_page_of_one_group_says_what_all_groups_take():
@@ -1057,3 +1060,10 @@ def test_noise_far_below_0_does_not_tell_that_there_is_nothing(person):
             asked = profile.exactly(t)
             assert 0 < asked.high <= profile.at_least(t).high, (seed, t)
             assert asked.stderr > 0
+
+
+def test_columns_beside_the_items_have_names_in_errors():
+    with pytest.raises(InputError, match=r"^person must be integers or strings, got float"):
+        un.direct([1, 2], epsilon=1, person=[0.5, 1.5], max_contributions=1)
+    rows = {"person": ["a", "b"], "_person": ["c", "d"], "who": [1, 2]}
+    assert un.direct(rows, epsilon=20, person="who", max_contributions=1).distinct == pytest.approx(2, abs=2)

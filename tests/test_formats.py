@@ -134,6 +134,23 @@ def test_frequency_lists(tmp_path) -> None:
         assert expected in message
 
 
+def test_frequency_lists_are_never_too_long(tmp_path) -> None:
+    path = tmp_path / "kmers.freqcount"
+    path.write_text(f"1 {10**11}\n{10**21} 3\n2 {10**30}\n")
+    assert open_source([path]).pairs() == [(1, 10**11), (2**62, 3), (2, 2**62)]
+    first = next(iter(open_source([path]).batches(Wanted(columns=("item",), counts="frequency"))))
+    assert first.items["item"].to_list() == list(range(first.items.height))
+    assert open_source(["-"], format="freqcount", stream=io.BytesIO(b"1 3\n")).pairs() == [(1, 3)]
+    (tmp_path / "visits.csv").write_text("a\n1\n")
+    assert open_source([tmp_path / "visits.csv"]).pairs() is None
+
+
+def test_a_frequency_list_is_the_only_input(tmp_path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.freqcount").write_text("1 100\n")
+    assert "a frequency list must be the only input" in fault(lambda: open_source([str(tmp_path / "*.freqcount")]))
+
+
 # ── databases ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 

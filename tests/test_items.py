@@ -330,3 +330,30 @@ def test_a_giant_in_a_level_that_is_left_out_is_one_item(seed):
     assert float(profile.at_least(10**6)) == pytest.approx(1, abs=0.1)
     assert float(profile.entropy) < 1
     assert float(profile.total) == pytest.approx(float(profile.statistic(lambda t: t)))
+
+
+def _counted(counts: np.ndarray, cells: int, epsilon: float, seed: int) -> NoisyCounts:
+    with testing.seeded(seed):
+        sketch = Sketch.hashed(cells, epsilon=epsilon)
+    sketch.update(np.arange(counts.size), counts=counts)
+    return testing.release(sketch)
+
+
+def test_sums_that_giants_carry_allow_for_calibration():
+    """Calibrated to ``total`` the number of each giant moves by a thousandth, and Σ h² by five of its widths."""
+    rng = np.random.default_rng(1)
+    counts = np.concatenate([np.minimum(rng.geometric(0.12, 15_000), 10), rng.integers(5_000, 90_000, 12)])
+    truth = float((counts.astype(float) ** 2).sum())
+    missed = sum(truth not in reconstruct(_counted(counts, 2**14, 1, seed)).moment(2) for seed in range(6))
+    assert missed <= 1  # six before
+
+
+def test_quantiles_say_how_much_of_them_is_the_models():
+    rng = np.random.default_rng(2)
+    counts = rng.geometric(0.55, 9_000)
+    sure = reconstruct(_counted(counts, 2**14, 3, 0)).quantile(0.5)
+    days = [_counted(rng.binomial(counts, 1 / 3), 2**14, 0.5, seed) for seed in range(3)]
+    unsure = reconstruct(days[0] + days[1] + days[2]).quantile(0.5)
+    assert sure.data_share == 1
+    assert unsure.data_share < 0.6  # two or three of four counts
+    assert unsure.at(0.8).at(0.95).interval == unsure.interval

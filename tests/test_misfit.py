@@ -19,11 +19,18 @@ def test_families_that_fit_are_not_rejected(seed):
 
 
 def test_a_pattern_without_its_family_is_rejected(monkeypatch):
-    """Multiples of 5 fit the family of patterns; without that family nothing is good enough."""
+    """Multiples of 5 fit walks over multiples and the family of patterns; without both nothing is good enough."""
     noisy = noised(5 * (np.random.default_rng(0).geometric(0.1, 5000) - 1), 0.5)
     assert misfit(noisy, draws=19).p_value > 0.05
+    monkeypatch.setattr("unnoise.estimators.auto.likely_strides", lambda *cells: [])
     monkeypatch.setattr("unnoise.engine.search.likely_periods", lambda channel, mass: [])
     assert misfit(noisy, draws=19).p_value == 1 / 20
+
+
+def test_where_auto_answers_by_multiples_these_are_tested():
+    """20, 40, …, 600 as often: over single counts no family is good enough (p = 1/20), over multiples one is."""
+    rng = np.random.default_rng(0)
+    assert misfit(noised(20 * rng.integers(1, 31, 6000), 0.1), draws=19).p_value > 0.05
 
 
 def test_what_it_refuses():

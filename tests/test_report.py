@@ -228,6 +228,10 @@ def test_long_words_stay_on_a_phone(browser, one, tmp_path):
     ends = "return [...document.querySelectorAll('.brand, h1, h2, .lede')].map(e => e.scrollWidth - e.clientWidth)"
     assert max(browser.execute_script(ends)) <= 0
     assert browser.execute_script("return document.getElementById('theme').getBoundingClientRect().right") <= 360
+    end = browser.execute_script("return document.querySelector('#plot .what').getBoundingClientRect().right")
+    assert end <= browser.execute_script("return document.querySelector('#plot svg').getBoundingClientRect().right")
+    show(browser, path, width=1180, height=800)
+    assert "Kapitän" in browser.execute_script("return document.querySelector('#plot .what').textContent")
 
 
 @pytest.mark.browser

@@ -300,6 +300,8 @@ def test_names_and_tokens_are_looked_at_before_they_are_sent(tmp_path):
     for name in ("", "..", "."):
         with pytest.raises(InputError, match="must hold more than dots"):
             client.task(name)
+    with pytest.raises(InputError, match="task must be 1 to 64 letters"):
+        client.make_task("a b/c", epsilon="1")
     with pytest.raises(RefusedError):
         client.task("../tokens?x")
     assert asked == ["/tasks/..%2Ftokens%3Fx"]

@@ -18,9 +18,11 @@ Nothing is refused because of what the rows hold: the count of an item is clampe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -40,7 +42,9 @@ from .sketches.persons import MOST, limit_contributions
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Exactly", "Tally", "Unit", "count_exactly", "release", "rows_of", "share_of_all", "summed", "unit_of"]
+__all__ = [
+    "Exactly", "Tally", "Unit", "count_exactly", "listed", "release", "rows_of", "share_of_all", "summed", "unit_of",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +195,12 @@ def rows_of(
         raise InputError("items must have at least one column besides person, group and counts")
     unit = unit_of(person, most)
     times = table.get(counts) if isinstance(counts, str) and counts in table else counts
-    batch = clean_rows({**columns, **{f"\0{role}": column for role, column in beside.items()}}, times)
+    for role, column in beside.items():
+        name = role  # what errors call it
+        while name in columns:
+            name = f"_{name}"
+        columns[name] = column
+    batch = clean_rows(columns, times)
     return [_frame(batch, list(beside))], unit
 
 
@@ -333,6 +342,23 @@ def summed(keys: NDArray[Any], times: Int64 | None) -> tuple[NDArray[Any], Int64
     whole = (high << HALF) + (low & ((1 << HALF) - 1))
     limit = TOP >> HALF
     return ordered[first], np.where(high >= limit, TOP, np.where(high < -limit, -TOP, whole))
+
+
+def listed(pairs: Iterable[tuple[int, int]]) -> Exactly:
+    """Return the exact profile that pairs of a frequency and its number of items say, without a row for each item.
+
+    There are at most 2⁶² items of any count or more: S(t) saturates, which never increases a distance.
+
+    >>> listed([(5, 2), (1, 3), (5, 1), (0, 9), (2, 2**70)]).items.tolist() == [0, 2**62 - 3, 3]
+    True
+    """
+    found: Counter[int] = Counter()
+    for frequency, number in pairs:
+        found[min(frequency, TOP)] += number
+    counts = sorted(count for count in found if count > 0)
+    reached = [min(total, TOP) for total in accumulate(found[count] for count in reversed(counts))]
+    items = [more - less for less, more in zip([0, *reached], reached)]
+    return Exactly(np.array(counts, dtype=np.int64), np.array(items[::-1], dtype=np.int64))
 
 
 def _exactly(counts: Int64) -> Exactly:

@@ -35,6 +35,7 @@ from scipy.optimize import brentq
 from ..arrays import Floats, Int64
 from ..errors import InputError
 from ..estimators.collisions import ItemLaw, collisions, decompound, ranges
+from ..estimators.linear import Function
 from ..estimators.methods import METHODS, Notice, estimate_law
 from ..noisy import NoisyProfile
 from .estimate import TOO_NOISY, Estimate
@@ -66,10 +67,12 @@ class ItemProfile(ModelledProfile):
     """How many items occur exactly t times, beneath the cells of a hashed sketch.
 
     number : estimated number of distinct items, which ``mass`` is a share of
+    uncalibrated : items at each count of the support before they were made to add up to ``total``
     """
 
     number: float = 0.0
     given_law: ItemLaw | None = field(default=None, repr=False)
+    uncalibrated: Floats | None = field(default=None, repr=False)
 
     @property
     def items(self) -> float:
@@ -103,6 +106,12 @@ class ItemProfile(ModelledProfile):
             far = 1.0 if law.tail is None else law.tail.far_share, self.noisy.noise.variance + shared
         empty = sum(part.noisy.cells * math.exp(-self.number * part.share / part.noisy.cells) for part in law.used)
         return Grounds(law.posterior, 1, law.top, law.share, math.inf, 0.0, far, law.tail, full=empty < 1)
+
+    def _sum_error(self, g: Function) -> float:
+        """Beside what the posterior leaves open, what calibration has moved: of giants a little is a lot of Σ h²."""
+        before, value = self.uncalibrated, self._sum_value(g)
+        moved = 0.0 if before is None else float(before @ np.asarray(g(self.support), dtype=float)) - value
+        return math.hypot(super()._sum_error(g), moved)
 
     @property
     def total(self) -> Estimate:
@@ -214,11 +223,11 @@ def _wrap(
     total = total_of(noisy)
     if law is not None and max_count is None:
         support, items = _with_giants(support, items, noisy, law)
-    items = _calibrated(support, items, total)
+    before, items = items, _calibrated(support, items, total)
     number = float(items.sum())
     if total == 0 or number == 0:
-        support, items, number = np.ones(1, dtype=np.int64), np.ones(1), 0.0
-    profile = ItemProfile(support, items / items.sum(), method, noisy, notes, max_count, number, law)
+        support, items, number, before = np.ones(1, dtype=np.int64), np.ones(1), 0.0, np.zeros(1)
+    profile = ItemProfile(support, items / items.sum(), method, noisy, notes, max_count, number, law, before)
     if law is None:
         return profile
     found, distinct, load = [], profile.distinct, float(notes["load"])

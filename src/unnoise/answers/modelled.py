@@ -8,7 +8,8 @@ models, and finite where those say nothing; too narrow where the profile is not.
 An interval reaches from the value as far as a normal and a log-normal variable of this variance would, whichever is
 further: the same where the error is small, and honest about numbers that cannot be negative where it is not. At or
 above k there are never more items than at or above k − 1, and never more than a k-th of all occurrences: limits obey
-both. Quantiles are those of (items above t) − (1 − q)·(all items), since their number is uncertain too [1]_.
+both. Quantiles are those of (items above t) − (1 − q)·(all items), since their number is uncertain too [1]_, and as
+open as the noise leaves the arrangement of the items about them.
 
 ``data_share`` is the variance stated over that which the cells alone would give, without a walk to join the counts: 1
 where the model adds nothing, near 0 where the answer is the model's. Where even the model leaves the number open
@@ -27,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -242,17 +243,16 @@ class ModelledProfile(Profile):
         return Limits(*(np.where(empty, 0.0, column) for column in found))
 
     def _centres(self, lo: Int64, hi: Int64) -> tuple[Floats, ...]:
-        """What the posterior expects in each band: the middle of its interval, which is then made to hold the value.
+        """The middles of the interval of each band: what the posterior expects and, as `auto` has it, the value.
 
-        Where items share cells it is the value, beside what the posterior expects: calibration may have moved it.
+        That is one step nearer to the cells; where they are shared it comes first, as calibration may have moved it.
         """
-        grounds = self._grounds
+        grounds, value = self._grounds, self._band_values(lo, hi)
         expected = np.maximum(grounds.shares(lo, hi) @ grounds.posterior.mean, 0.0)
         expected = np.asarray(expected + np.where(hi >= NO_END, grounds.above, 0.0))
-        if math.isfinite(grounds.whole):
-            return (expected,)
-        value = self._band_values(lo, hi)
-        return value, np.where(lo <= grounds.top, expected, value)
+        if not math.isfinite(grounds.whole):
+            return value, np.where(lo <= grounds.top, expected, value)
+        return expected, value if self.method == "auto" else expected
 
     def _limits(self, lo: Int64, hi: Int64, stderr: Floats, level: float) -> tuple[Floats, Floats]:
         """Limits around every centre, of which the outermost count.
@@ -314,11 +314,9 @@ class ModelledProfile(Profile):
         if level not in self._known_curves:
             k = np.arange(self._grounds.first, self._grounds.top + 1)
             ends = np.full_like(k, NO_END)
-            value = self._centres(k, ends)[0]
+            value, (fewer, more) = self._centres(k, ends)[0], self._hidden_steps
             low, high = self._limits(k, ends, np.sqrt(self._grounds.band_variance(k, ends)), level)
-            fewest, most = self._rearranged(k)
-            low = np.minimum(low, value - (value - fewest) / QUARTER)
-            high = np.maximum(high, value + (most - value) / QUARTER)
+            low, high = np.minimum(low, value - fewer), np.maximum(high, value - more)
             low, high = np.maximum.accumulate(low[::-1])[::-1], np.maximum(np.minimum.accumulate(high), value)
             self._known_curves[level] = low, high, self.total.at(level).high
         return self._known_curves[level]
@@ -361,15 +359,16 @@ class ModelledProfile(Profile):
     # ---------------------------------------------------------------- sums over items
 
     def _sum(self, g: Function, level: float) -> Four:
-        """The posterior's mean of Σ g(h), items above the blocks one by one; the value where items share cells."""
+        """Limits about Σ g(h) as valued and, in a domain, the posterior's mean; items above the blocks one by one."""
         grounds, value = self._grounds, self._sum_value(g)
+        expected, stderr = value, self._sum_error(g)
         if math.isfinite(grounds.whole):
             above = self.support > grounds.top
             far = float((self.mass * self.items)[above] @ np.asarray(g(self.support[above]), dtype=float))
-            value = float(grounds.means(g)[0] @ grounds.posterior.mean) + far
-        stderr = self._sum_error(g)
+            expected = float(grounds.means(g)[0] @ grounds.posterior.mean) + far
+        value = value if self.method == "auto" else expected
         margin = float(ndtri((1 + level) / 2)) * stderr
-        return value, stderr, value - margin, value + margin
+        return expected, stderr, min(expected, value) - margin, max(expected, value) + margin
 
     def _sum_error(self, g: Function) -> float:
         """Standard error of Σ g(h): the blocks up to the last row, the items above it one by one.
@@ -426,26 +425,57 @@ class ModelledProfile(Profile):
 
     # ---------------------------------------------------------------- shares of the items
 
-    def _quantile_limits(self, q: float, level: float) -> tuple[float, float]:
-        """Search by halving for where (items above t) − (1 − q)·(all items) is 0, give or take its error."""
+    def quantile(self, q: float) -> Estimate:
+        """Return the smallest t such that a share of at least q of the items has count ≤ t.
+
+        Its ``data_share`` compares the squares of how many counts are left to it, by the models and by the cells alone.
+        """
+        found = super().quantile(q)
+
+        def at(level: float) -> Estimate:
+            plain = found.at(level)
+            alone = self._quantile_limits(q, level, alone=True) if self.items > 0 else plain.interval
+            wider = max(alone[1], plain.high) - min(alone[0], plain.low) + 1
+            share = ((plain.high - plain.low + 1) / wider) ** 2
+            share = min(share, BELIEVED) if self._grounds.full else share
+            return replace(plain, recompute=at, data_share=share)
+
+        return at(0.95)
+
+    def _quantile_limits(self, q: float, level: float, *, alone: bool = False) -> tuple[float, float]:
+        """Search by halving for where (items above t) − (1 − q)·(all items) is 0, give or take its error.
+
+        Or, as for the numbers of items, a quarter of what the noise hides of how those about t are arranged.
+        """
         if self.items <= 0:  # a single item that the noise hides may have all occurrences
             return 0.0, float(math.floor(self.total.at(level).high))
         grounds, end = self._grounds, np.array([NO_END])
         whole = grounds.shares(np.array([grounds.first]), end)[0]
+        fewest, most = self._hidden_steps
 
-        def first(margin: float) -> float:
+        def first(margin: float, hidden: Floats) -> float:
             low, high = grounds.first - 1, max(int(self.support[-1]), int(self.noisy.values[-1]), 1) + 1
             while high - low > 1:
                 middle = (low + high) // 2
                 above = self._centres(np.array([middle + 1]), end)[0][0]
                 weights = grounds.shares(np.array([middle + 1]), end)[0] - (1 - q) * whole
-                error = math.sqrt(float(grounds.variance(weights[None])[0]) + grounds.unseen)
-                if above - (1 - q) * self.items <= margin * error + 1e-9 * self.items:
+                error = margin * math.sqrt(float(grounds.variance(weights[None], alone=alone)[0]) + grounds.unseen)
+                at = middle + 1 - grounds.first
+                error = max(error, hidden[at], key=abs) if at < hidden.size else error
+                if above - (1 - q) * self.items <= error + 1e-9 * self.items:
                     high = middle
                 else:
                     low = middle
             return float(high)
 
         z, blur = float(ndtri((1 + level) / 2)), self.noisy.noise.reach(1 - level)
-        low, high = first(z), first(-z)  # the count of a single item above the blocks carries the noise of its cell
+        low, high = first(z, fewest), first(-z, most)  # a single item above the blocks carries the noise of its cell
         return max(low - blur, grounds.top) if low > grounds.top else low, high + blur * (high > grounds.top)
+
+    @cached_property
+    def _hidden_steps(self) -> tuple[Floats, Floats]:
+        """How many items fewer (> 0) and more (< 0) than said may be at or above each count of the blocks, unseen."""
+        k = np.arange(self._grounds.first, self._grounds.top + 1)
+        value = self._centres(k, np.full_like(k, NO_END))[0]
+        fewest, most = self._rearranged(k)
+        return np.maximum(value - fewest, 0.0) / QUARTER, np.minimum(value - most, 0.0) / QUARTER

@@ -21,6 +21,7 @@ other, until one reaches the target or ``WORSE`` in a row were worse than the be
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -30,7 +31,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from ..checks import check_choice, check_integer, check_number
-from ..errors import InputError, OverloadError
+from ..errors import InputError, OverloadError, UnnoiseWarning
 from ..estimators.methods import check_method
 from ..layout import hashed_layout
 from ..noise import Exact, exact_positive
@@ -379,8 +380,10 @@ class _Run:
             else:
                 for name, error in errors(profile, release.values, release.how_many).items():
                     found[name].append(error)
-                for name, question in QUESTIONS.items():
-                    estimate = question.ask(profile)
+                with warnings.catch_warnings():  # what the data of a simulation are like is no news to anybody
+                    warnings.simplefilter("ignore", UnnoiseWarning)
+                    estimates = {name: question.ask(profile) for name, question in QUESTIONS.items()}
+                for name, estimate in estimates.items():
                     found[name].append((estimate.high - estimate.low) / 2)
                     kind = estimate.kind if name != TOTAL.name else kind
             if self.step is not None:

@@ -69,12 +69,18 @@ def shape_text(shape: Any) -> str:
     return f"profile of {_law(shape)[0].size:,} counts"
 
 
-def shaped(shape: Any, cells: int, rng: np.random.Generator | None = None) -> tuple[Int64, Int64]:
+def shaped(
+    shape: Any, cells: int, rng: np.random.Generator | None = None, *, occurring: bool = False
+) -> tuple[Int64, Int64]:
     """Return true counts and how many of ``cells`` cells hold each, drawn with ``rng`` or rounded without one.
+
+    ``occurring``: of items that occur, the counts that the shape has above 0.
 
     >>> values, cells = shaped("geometric:1", 8)
     >>> values.tolist(), cells.tolist()
     ([0, 1, 2, 3], [4, 2, 1, 1])
+    >>> shaped("geometric:1", 8, occurring=True)[1].tolist()
+    [4, 2, 1, 1]
     """
     if isinstance(shape, int | float) and not isinstance(shape, bool):
         return _power_law(float(shape), cells, rng)
@@ -87,8 +93,11 @@ def shaped(shape: Any, cells: int, rng: np.random.Generator | None = None) -> tu
             )
         if name == "power":
             return _power_law(_number(shape, parameter), cells, rng)
-        return _spread(*_named(name, shape, parameter, cells), cells, rng)
-    return _spread(*_law(shape), cells, rng)
+        values, law = _named(name, shape, parameter, cells)
+    else:
+        values, law = _law(shape)
+    there = values > 0 if occurring and law[values > 0].any() else slice(None)
+    return _spread(values[there], law[there], cells, rng)
 
 
 def _number(shape: str, parameter: str) -> float:
@@ -235,7 +244,7 @@ class Setting:
 
     def counts(self, rng: np.random.Generator | None) -> tuple[Int64, Int64]:
         """Return the true counts that occur and how many items have each; without chance if there is no ``rng``."""
-        values, how_many = shaped(self.shape, self.items, rng)
+        values, how_many = shaped(self.shape, self.items, rng, occurring=self.kind == "hashed")
         if self.cap is not None:
             values, how_many = combine([(np.minimum(values, self.cap), how_many)])
         if self.kind == "hashed":
@@ -277,9 +286,10 @@ class Setting:
 
     def assumptions(self) -> list[str]:
         """What the figures rest on, in plain words."""
+        some = f"{number(self.items)} distinct item{'' if self.items == 1 else 's'}"
         what = {
             "known": f"one cell for each of {number(self.items)} items",
-            "hashed": f"{number(self.items)} distinct items in {number(self.cells)} cells "
+            "hashed": f"{some} in {number(self.cells)} cells "
             f"({self.items / self.cells:.2g} items a cell{f', {self.levels} levels' if self.levels > 1 else ''})",
             "sampled": f"cells for {number(self.cells)} of {number(self.items)} items",
         }[self.kind]

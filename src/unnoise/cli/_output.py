@@ -14,7 +14,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock, Timer
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -96,7 +96,8 @@ def show_profiles(profiles: Mapping[str, Profile], guarantee: str, showing: Show
         except OSError as error:
             if showing.output == "-":
                 raise
-            print_sheets(named, guarantee, as_json=showing.as_json)
+            with suppress(BrokenPipeError):  # nobody reads it, and yet it was not written
+                print_sheets(named, guarantee, as_json=showing.as_json)
             raise OSError(error.errno, error.strerror, showing.output) from error
     if showing.output != "-" and not quiet:
         print_sheets(named, guarantee, as_json=showing.as_json)
@@ -119,10 +120,10 @@ def write_document(document: Document, output: str) -> None:
 # ── answers on a terminal ────────────────────────────────────────────────────────────────────────────────────────────
 
 ENTRIES = 24
-"""Most rows of the table of frequencies."""
+"""Most rows of the table of frequencies, of which the last is then open."""
 
 BAR, EIGHTHS = 28, ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
-"""The longest bar beside them, and what a character is filled to."""
+"""The longest bar beside them, where there is room, and what a character is filled to."""
 
 
 def print_sheets(found: Mapping[str, Sheet], guarantee: str = "", *, as_json: bool = False) -> None:
@@ -155,9 +156,9 @@ def _cell(question: Question, estimate: Estimate) -> tuple[str, str]:
 
 
 def _print_one(sheet: Sheet, console: Console) -> None:
-    """Print sentence, answers and the table of frequencies, whose bars are drawn in eighths of a character."""
+    """Print sentence, answers and the table of frequencies."""
     from ..answers.questions import mark
-    from ..answers.render import first_sentence, rich_table, sensible, span, subtitle
+    from ..answers.render import first_sentence, rich_table, sensible, subtitle
 
     noun = sheet.asked.noun
     before, value, between, after, note, _ = first_sentence(sheet)
@@ -171,15 +172,27 @@ def _print_one(sheet: Sheet, console: Console) -> None:
         table.add_row(inert_markup(label), f"[bold]{value}[/bold]", f"{low} – {high}", f"[yellow]{note}[/yellow]")
     console.print(table)
     console.print()
-    table = rich_table("times", inert_markup(noun.many), "95 % interval", "", left=("",))
-    top = max(1.0, *(estimate.value for _, _, estimate in sheet.ranges))
-    for first, last, estimate in sheet.ranges[:ENTRIES]:
-        value, low, high = sensible(estimate)
-        eighths = round(max(estimate.value / top, 0) * BAR * 8)
-        bar = "█" * (eighths // 8) + EIGHTHS[eighths % 8]
-        table.add_row(span(first, last), f"[bold]{value}[/bold]", f"{low} – {high}", f"[cyan]{bar}[/cyan]")
-    console.print(table)
+    room = console.width - _width(_frequencies(sheet, 0), console)
+    console.print(_frequencies(sheet, min(max(room, 0), BAR)))
     console.print(f"\n{subtitle(sheet.profile)}", style="dim", markup=False)
+
+
+def _frequencies(sheet: Sheet, longest: int) -> Any:
+    """Make the table of frequencies, with bars of up to ``longest`` characters, drawn in eighths of one."""
+    from ..answers.render import rich_table, sensible, span
+
+    rows = [(span(first, last), estimate) for first, last, estimate in sheet.ranges]
+    if len(rows) > ENTRIES:
+        first = sheet.ranges[ENTRIES - 1][0]
+        rows[ENTRIES - 1 :] = [(f"{first:,}+", sheet.profile.at_least(first).at(sheet.asked.level))]
+    table = rich_table("times", inert_markup(sheet.asked.noun.many), "95 % interval", "", left=("",))
+    top = max(1.0, *(estimate.value for _, estimate in rows))
+    for times, estimate in rows:
+        value, low, high = sensible(estimate)
+        eighths = round(max(estimate.value / top, 0) * longest * 8)
+        bar = "█" * (eighths // 8) + EIGHTHS[eighths % 8]
+        table.add_row(times, f"[bold]{value}[/bold]", f"{low} – {high}", f"[cyan]{bar}[/cyan]")
+    return table
 
 
 def _grouped(sheet: Sheet) -> list[Question]:

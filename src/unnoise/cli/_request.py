@@ -27,6 +27,9 @@ __all__ = [
 
 R = TypeVar("R")
 
+LISTS = "--freq-count files have no columns: leave out the options that name some, and --sql"
+"""What is said where a frequency list is asked for columns."""
+
 
 def command(
     request: type[R], *, epilog: str, group: typer.Typer = app, name: str | None = None
@@ -119,6 +122,11 @@ class Counting(Data):
     limit: opt.Limit = None
 
     @property
+    def names_columns(self) -> bool:
+        """Whether any option names a column."""
+        return any((self.column, self.by, self.person, self.count_column))
+
+    @property
     def persons_are_items(self) -> bool:
         """Whether the person is the item, and the model one in which that needs no limit."""
         return False
@@ -136,8 +144,8 @@ class Counting(Data):
             raise InputError("--rate needs --domain: the items that are sampled are declared beforehand")
         if self.domain is not None and self.levels is not None:
             raise InputError("--levels is for hashed sketches, got --domain as well")
-        if self.freq_count and (self.column or self.by or self.person or self.count_column or self.sql):
-            raise InputError("--freq-count files have no columns: leave out the options that name some, and --sql")
+        if self.freq_count and (self.names_columns or self.sql):
+            raise InputError(LISTS)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,11 +21,11 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ConvergenceError, InputError, OverloadError
+from ..errors import ConvergenceError, InputError, OverloadError, UnnoiseError
 from ..noise import DiscreteLaplace, exact_positive
 from ..text import LONGEST_NAME, inert
 from ._options import as_cells, as_dialect, as_names, as_rate
-from ._request import Answering, Profiling, Reporting, Sketching, command
+from ._request import LISTS, Answering, Profiling, Reporting, Sketching, command
 
 if TYPE_CHECKING:
     import polars as pl
@@ -167,11 +167,7 @@ def _answers(request: Answering) -> tuple[dict[str, Profile], str]:
             with saying("reading and verifying"):
                 sketches, guarantee = load_sketches(path)
             return reconstruct_all(sketches, method=request.method, max_count=request.max_count), guarantee
-        try:
-            profile = _from_histogram(request, path)
-        except InputError as error:
-            raise InputError(str(error).replace(str(path), "standard input" if file == "-" else file)) from None
-    return {"": profile}, ""
+        return {"": _from_histogram(request, path)}, ""
 
 
 def _from_histogram(request: Answering, path: Path) -> Profile:
@@ -298,6 +294,8 @@ def _source(request: Counting) -> tuple[Source, Wanted]:
     from ..reading.source import Wanted, open_source
 
     source = open_source(request.inputs, **request.read_as)
+    if source.kind.name == "freqcount" and request.names_columns:
+        raise InputError(LISTS)
     columns = request.column or source.unnamed_item()
     if not columns:
         found = source.columns() if source.places and not source.headless else []
@@ -355,7 +353,7 @@ def _domain(declared: str, request: Counting, wanted: Wanted, *, typed: bool) ->
 
 @contextmanager
 def local_path(path: str) -> Iterator[Path]:
-    """Give a file to read for a path, standard input (-) being copied to one first."""
+    """Give a file to read for a path, standard input (-) being copied to one first, and called so in errors."""
     if path != "-":
         if not os.path.exists(path):
             from ..reading.formats import expand
@@ -367,7 +365,10 @@ def local_path(path: str) -> Iterator[Path]:
         copy = Path(folder) / "standard-input"
         with open(copy, "wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
-        yield copy
+        try:
+            yield copy
+        except UnnoiseError as error:
+            raise type(error)(str(error).replace(str(copy), "standard input")) from None
 
 
 def load_sketches(path: Path) -> tuple[dict[str, Sketch], str]:
@@ -463,7 +464,7 @@ def _held_rows(batches: Iterable[Batch], *, persons_are_items: bool = False) -> 
 
 def direct_profiles(request: Profiling) -> tuple[dict[str, DirectProfile], str]:
     """Count what was asked for, exactly and in memory, and return the profiles with their guarantee."""
-    from ..holding import count_exactly, share_of_all, unit_of
+    from ..holding import count_exactly, listed, share_of_all, unit_of
     from ..reading.groups import check_names
     from ._output import note, saying, with_progress
 
@@ -473,9 +474,13 @@ def direct_profiles(request: Profiling) -> tuple[dict[str, DirectProfile], str]:
     unit = unit_of(True if request.persons_are_items else request.person, request.max_contributions)
     source, wanted = _source(request)
     with saying("counting"), _answers_imported():
-        batches = with_progress(source.batches(wanted), source.rows(), "reading")
-        rows = _held_rows(batches, persons_are_items=request.persons_are_items)
-        exact = count_exactly(rows, unit, groups, together=whole is not None)
+        pairs = source.pairs()
+        if pairs is not None:
+            exact = {"": listed(pairs)}
+        else:
+            batches = with_progress(source.batches(wanted), source.rows(), "reading")
+            rows = _held_rows(batches, persons_are_items=request.persons_are_items)
+            exact = count_exactly(rows, unit, groups, together=whole is not None)
     charge.write(request.output, force=request.force)
     from ..api import release_and_answer  # loads SciPy, which no error above has to wait for
 

@@ -28,8 +28,9 @@ def true_counts(request: Data) -> tuple[Any, Any]:
     from ..reading.source import Wanted, open_source
 
     source = open_source(request.inputs, **request.read_as)
-    if source.kind.name == "freqcount":
-        return _frequencies(source)
+    pairs = source.pairs()
+    if pairs is not None:
+        return _frequencies(source, pairs)
     columns, count_column = request.column or ([source.kind.item] if source.kind.item else None), request.count_column
     if columns is None and count_column is None:
         found = source.columns() if source.places else []
@@ -43,17 +44,10 @@ def true_counts(request: Data) -> tuple[Any, Any]:
     return _counted(source, wanted), None
 
 
-def _frequencies(source: Source) -> tuple[Any, Any]:
-    """Return the pairs of one frequency list."""
+def _frequencies(source: Source, pairs: list[tuple[int, int]]) -> tuple[Any, Any]:
+    """Return the pairs of a frequency list as two arrays."""
     import numpy as np
 
-    from ..reading.formats import open_bytes
-    from ..reading.streams import frequency_pairs
-
-    if len(source.places) != 1:
-        raise InputError(f"a frequency list must be the only input, and a file, got {source.name}")
-    with open_bytes(source.places[0]) as stream:
-        pairs = frequency_pairs(stream, source.name)
     _require_some(source, sum(count for _, count in pairs))
     frequencies, counts = (np.array(column, dtype=np.int64) for column in zip(*pairs))
     return frequencies, counts

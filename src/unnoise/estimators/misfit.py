@@ -23,7 +23,7 @@ from ..checks import check_integer
 from ..engine.banded import BandedChannel, body_of
 from ..errors import ConvergenceError, InputError
 from ..noisy import NoisyProfile
-from .auto import body_law, likely_masses
+from .auto import cell_law_of, likely_masses
 from .methods import check_input
 
 __all__ = ["Misfit", "misfit"]
@@ -56,9 +56,9 @@ def misfit(noisy: NoisyProfile, *, max_count: int | None = None, draws: int = 39
     draws = check_integer("draws", draws, 1)
     if noisy.noise.power != 1:
         raise InputError(f"misfit must have noise of power 1, got {noisy.noise.power}")
-    found = body_law(noisy, bound)
+    found = cell_law_of(noisy, bound)  # the law of `auto`, by multiples where it answers by them
     needs = f"misfit must have cells close together and models that converge, got {noisy!r}"
-    if found is None:
+    if not found.pieces:
         raise ConvergenceError(needs)
     support, cells = found.profile(stepped=False)
     law = cells / cells.sum()

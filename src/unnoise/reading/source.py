@@ -44,7 +44,7 @@ from .formats import (
     uuid_columns,
     uuid_text,
 )
-from .streams import Wants
+from .streams import Wants, frequency_pairs
 
 if TYPE_CHECKING:
     import polars as pl
@@ -195,6 +195,15 @@ class Source:
 
         empty = (pl.Series(name, [], dtype=schema[name]) for name in wanted.columns)
         return tuple("int" if item_column(series, self.name).dtype == pl.Int64 else "str" for series in empty)
+
+    def pairs(self) -> list[tuple[int, int]] | None:
+        """Return each frequency with its number of items, where that is all the data say (a frequency list)."""
+        if self.kind.name != "freqcount":
+            return None
+        (where,) = self.wheres
+        with _readable(self, where), nullcontext(self.stream) if where is None else open_bytes(where) as stream:
+            assert stream is not None
+            return frequency_pairs(stream, str(where or self.name))
 
     def rows(self) -> int | None:
         """Return about how many rows there are, for progress bars; None where that is not cheap to say."""
@@ -357,9 +366,10 @@ def open_source(
     if len(formats) > 1 and sql is None:
         raise InputError(f"all inputs must have one format, got {', '.join(sorted(formats))}")
     kind = FORMATS[formats.pop()] if len(formats) == 1 else QUERY
+    alone = "a database" if kind.query is not None else "a frequency list" if kind.name == "freqcount" else None
+    if alone is not None and len(places) > 1:  # the items of two lists have no names, so which are the same?
+        raise InputError(f"{alone} must be the only input, got {' '.join(names)}")
     if kind.query is not None:
-        if len(places) > 1:
-            raise InputError(f"a database must be the only input, got {' '.join(names)}")
         return Source(str(places[0]), kind, tuple(places), dialect, sql)
     if sql is not None:
         return Source("the query", QUERY, tuple(places), dialect, sql)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -29,6 +29,9 @@ LINE = "line"
 
 ROWS = 1 << 18
 """Rows made at a time of a frequency list."""
+
+MOST = 1 << 62
+"""Largest frequency, and number of items, that a frequency list tells apart: as everywhere else."""
 
 BLOCK = 1 << 23
 """Bytes read at a time."""
@@ -158,16 +161,17 @@ def read_freq_count(wants: Wants) -> Iterator[pl.DataFrame]:
 
     wants.require(["item", "frequency"])
     pairs = frequency_pairs(wants.stream, wants.label)
-    frequencies, counts = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    ends = np.append(np.cumsum(counts), 0) if not pairs else np.cumsum(counts)
-    for start in range(0, int(ends[-1]), ROWS):
-        items = np.arange(start, min(start + ROWS, int(ends[-1])), dtype=np.int64)
+    frequencies = np.array([frequency for frequency, _ in pairs], dtype=np.int64)
+    ends = np.array([min(end, MOST) for end in accumulate(count for _, count in pairs)], dtype=np.int64)
+    last = int(ends[-1]) if pairs else 0
+    for start in range(0, last, ROWS):
+        items = np.arange(start, min(start + ROWS, last), dtype=np.int64)
         which = np.searchsorted(ends, items, side="right")
         yield pl.DataFrame({"item": items, "frequency": frequencies[which]}).select(wants.names)
 
 
 def frequency_pairs(stream: BinaryIO, label: str) -> list[tuple[int, int]]:
-    """Return the pairs of a frequency list."""
+    """Return the pairs of a frequency list; what is above 2⁶² is taken as that."""
     pairs = []
     for number, line in enumerate(stream, 1):
         fields = line.decode("utf-8", "replace").split("#")[0].replace(",", " ").split()
@@ -179,7 +183,7 @@ def frequency_pairs(stream: BinaryIO, label: str) -> list[tuple[int, int]]:
             raise InputError(f"{label}, row {number}: must be two integers 'frequency count'") from None
         if frequency < 0 or count < 0:
             raise InputError(f"{label}, row {number}: frequency and count must be ≥ 0, got {frequency} {count}")
-        pairs.append((frequency, count))
+        pairs.append((min(frequency, MOST), min(count, MOST)))
     return pairs
 
 

@@ -21,6 +21,7 @@ import httpx
 from ..errors import InputError, UnnoiseError
 from ..guard import replacing
 from .access import split
+from .tasks import check_name
 
 __all__ = ["Client", "RefusedError", "Sent", "UnreachableError"]
 
@@ -151,8 +152,8 @@ class Client:
     # ── tasks and tokens ──────────────────────────────────────────────────────────────────────────────────────
 
     def make_task(self, task: str, **values: Any) -> dict[str, Any]:
-        """Make a task; the same again changes nothing."""
-        return dict(self.call("PUT", f"/tasks/{_part(task)}", json={"id": task, **values}))
+        """Make a task; the same again changes nothing. A name that no server takes is refused here, in words."""
+        return dict(self.call("PUT", f"/tasks/{_part(check_name('task', task))}", json={"id": task, **values}))
 
     def task(self, task: str) -> dict[str, Any]:
         """Return a task."""

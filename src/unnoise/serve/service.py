@@ -238,9 +238,8 @@ class Service:
             ]
         found = sites_in(rows)
         if len(found) < task.min_sites:
-            raise Problem(
-                409, "too few sites", f"task {task.id} is answered from {task.min_sites} sites on, got {len(found)}"
-            )
+            least = f"{task.min_sites} site{'' if task.min_sites == 1 else 's'}"
+            raise Problem(409, "too few sites", f"task {task.id} is answered from {least} on, got {len(found)}")
         return rows
 
     async def reports(self, task: Task, periods: Sequence[str], who: Visitor) -> list[Report]:

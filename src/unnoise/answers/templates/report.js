@@ -5,6 +5,7 @@
   const state = { group: 0, curve: "exactly", scale: "log", band: true, at: -1 };
   const many = data.noun.many;
   const WORDS = { exactly: `${many} seen exactly t times`, atleast: `${many} seen at least k times` };
+  const BRIEF = { exactly: "seen exactly t times", atleast: "seen at least k times" }; // where the items' name is long
   const svg = (name, attributes = {}, text = "") => {
     const node = document.createElementNS("http://www.w3.org/2000/svg", name);
     for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
@@ -74,7 +75,7 @@
       }
       node.append(svg("text", { x: box.left + box.width, y: bottom + 38, "text-anchor": "end" },
         st.curve === "exactly" ? "t, number of occurrences →" : "k, number of occurrences →"));
-      node.append(svg("text", { x: box.left - 9, y: box.top - 14, "text-anchor": "start" }, "↑ " + WORDS[st.curve]));
+      node.append(svg("text", { class: "what", x: box.left - 9, y: box.top - 14, "text-anchor": "start" }, "↑ " + WORDS[st.curve]));
     }
     node.append(svg("line", { class: "axis", x1: box.left, x2: box.left + box.width, y1: bottom, y2: bottom }));
     for (const s of curves) {
@@ -99,6 +100,8 @@
       }
     }
     host.replaceChildren(node);
+    const what = node.querySelector(".what"), end = box.left + box.width - (curves[0].truth ? 160 : 0);
+    if (what && box.left - 9 + what.getComputedTextLength() > end) what.textContent = "↑ " + BRIEF[st.curve];
     return { node, axes, bottom };
   };
 
