@@ -28,8 +28,13 @@ demo: $(VENV)/.demo
 demo-sites: $(VENV)/.serve
 	@$(BIN)/python scripts/demo_sites.py
 
-test: $(VENV)/.test $(VENV)/.debian $(VENV)/.node lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q
+# Everything is fetched at once, and the linters run beside the tests. Groups of tests: tests/conftest.py.
+test:
+	@$(MAKE) --no-print-directory -j 3 $(VENV)/.test $(VENV)/.debian $(VENV)/.node
+	@$(MAKE) --no-print-directory lint >$(VENV)/lint.log 2>&1 & linter=$$!; \
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -q; tested=$$?; \
+	wait $$linter; linted=$$?; cat $(VENV)/lint.log; \
+	[ $$tested = 0 ] && [ $$linted = 0 ]
 
 # Under a minute: the linters and the tests that need no server, browser, Spark or long sampling.
 quick: $(VENV)/.test

@@ -2,6 +2,7 @@
 
 import os
 
+import pytest
 from hypothesis import settings
 
 # Scripts that tests run in processes of their own, not modules to collect.
@@ -16,10 +17,25 @@ if not os.environ.get("UNNOISE_EXPLORE"):
     settings.load_profile("repeatable")
 
 
+LONGEST = ("spark", "test_spark_cluster", "test_direct", "test_sites", "test_docs", "test_serve_page", "test_engine")
+"""Groups of tests that take a minute or so, the longest first: begun at the end, one would keep a process alone."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items) -> None:
-    """Begin with the files that hold slow tests, so that no process is left with one of them at the end."""
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    """Put each test into a group that one process runs (`make test`, --dist loadgroup): its file, if it says no other.
+
+    Groups are begun in the order of LONGEST; then those with slow tests; then the others.
+    """
+    names = {}
+    for item in items:
+        mark = item.get_closest_marker("xdist_group")
+        names[item] = mark.args[0] if mark else str(item.path.stem)
+        if not mark:
+            item.add_marker(pytest.mark.xdist_group(names[item]))
+    rank = {name: place - len(LONGEST) for place, name in enumerate(LONGEST)}
+    slow = {names[item] for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: rank.get(names[item], names[item] not in slow))
 
 
 def pytest_terminal_summary(terminalreporter) -> None:

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import unnoise
-from oracles_spark import session, slow_cells
+from oracles_spark import slow_cells
+from spark_tools import session
 from unnoise import InputError, testing
 from unnoise.sketches.sketch import Sketch
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]  # one session for both files
 FLIGHTS = Path(unnoise.__file__).parent / "data" / "flights.parquet"
 WORDS = ["", "a", "A", "é", "e\u0301", "ünnoise", "日本語", "🙂", "x" * 31, "x" * 32, "x" * 33, "y" * 300, "a\0b", None]
 

@@ -15,7 +15,8 @@ import pytest
 
 import unnoise
 from command_tools import run_line
-from oracles_spark import NO_JAVA, require_java, session, slow_cells
+from oracles_spark import slow_cells
+from spark_tools import NO_JAVA, require_java, session
 from statistics_tools import FALSE_ALARM, chi_square
 from unnoise import DiscreteLaplace, PrivacyError, UnnoiseError, testing
 from unnoise._sampler import Keystream, fill, open_stream
@@ -23,7 +24,7 @@ from unnoise.noisy import tally
 from unnoise.sketches.sketch import Sketch
 from unnoise.spark import _call, _job, _noisy_profiles, _rows, _tasks
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]  # one session for both files
 RANGE = _tasks.RANGE
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 OPTIONS: dict[str, Any] = {
