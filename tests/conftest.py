@@ -5,6 +5,8 @@ import os
 import pytest
 from hypothesis import settings
 
+from browser_tools import complaints, open_browser
+
 # Scripts that tests run in processes of their own, not modules to collect.
 collect_ignore_glob = ["spark_*.py"]
 
@@ -15,6 +17,20 @@ os.environ.setdefault("UNNOISE_LEDGER", "off")
 settings.register_profile("repeatable", derandomize=True, print_blob=True)
 if not os.environ.get("UNNOISE_EXPLORE"):
     settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory):
+    with open_browser(tmp_path_factory.mktemp("chromium")) as driver:
+        yield driver
+
+
+@pytest.fixture(scope="module")
+def browser(chromium):
+    """The one browser of this process, left as it was found: no page, nothing to complain about."""
+    yield chromium
+    chromium.get("about:blank")
+    complaints(chromium)
 
 
 LONGEST = ("spark", "test_spark_cluster", "test_direct", "test_sites", "test_docs", "test_serve_page", "test_engine")

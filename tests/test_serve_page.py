@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import unnoise as un
-from browser_tools import complaints, keep, open_browser, set_screen
+from browser_tools import complaints, keep, set_screen
 from serve_tools import CELLS, running
 from unnoise.serve.run import DATABASE
 
@@ -40,12 +40,6 @@ def server(tmp_path_factory):
                     send(made, admin, name, day, 10 * number + day, folder)
         made.viewer, made.folder_of_reports = admin.make_token("viewer"), folder
         yield made
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    with open_browser(tmp_path_factory.mktemp("chromium")) as driver:
-        yield driver
 
 
 PATIENCE = 600
