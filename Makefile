@@ -13,7 +13,7 @@ QUICK  := tests/test_house.py tests/test_noise.py tests/test_noisy.py tests/test
           tests/test_hashing.py tests/test_checks.py tests/test_cli_docs.py tests/test_profile.py \
           tests/test_api.py tests/test_serve_tasks.py src
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP    := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
 
 AUDITS := sampler privacy observables files faults soak coverage invariants
 
