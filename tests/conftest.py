@@ -33,7 +33,7 @@ def browser(chromium):
     complaints(chromium)
 
 
-LONGEST = ("spark", "test_spark_cluster", "test_direct", "test_sites", "test_docs", "test_serve_page", "test_engine")
+LONGEST = ("test_invariants", "spark", "test_direct", "test_spark_cluster", "test_plan", "test_docs", "test_items")
 """Groups of tests that take a minute or so, the longest first: begun at the end, one would keep a process alone."""
 
 
