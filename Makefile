@@ -32,7 +32,7 @@ demo-sites: $(VENV)/.serve
 test:
 	@$(MAKE) --no-print-directory -j 3 $(VENV)/.test $(VENV)/.debian $(VENV)/.node
 	@$(MAKE) --no-print-directory lint >$(VENV)/lint.log 2>&1 & linter=$$!; \
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -q; tested=$$?; \
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q; tested=$$?; \
 	wait $$linter; linted=$$?; cat $(VENV)/lint.log; \
 	[ $$tested = 0 ] && [ $$linted = 0 ]
 

@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -33,25 +34,35 @@ def browser(chromium):
     complaints(chromium)
 
 
-LONGEST = ("test_invariants", "spark", "test_direct", "test_spark_cluster", "test_plan", "test_docs", "test_items")
-"""Groups of tests that take a minute or so, the longest first: begun at the end, one would keep a process alone."""
+LONGEST = ("spark", "test_invariants", "test_direct", "test_spark_cluster", "test_plan", "test_docs", "test_items")
+"""Groups of tests that take a minute or so: begun at the end, one of them would keep a process alone."""
+
+TOGETHER = {"tests/test_spark_job.py": "spark", "tests/test_spark_cells.py": "spark"}
+"""Files that share a session of Spark, and so a process; every other file is a group by itself."""
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def group_of(name: str) -> str:
+    return TOGETHER.get(name, Path(name).stem)
+
+
 def pytest_collection_modifyitems(items) -> None:
-    """Put each test into a group that one process runs (`make test`, --dist loadgroup): its file, if it says no other.
-
-    Groups are begun in the order of LONGEST; then those with slow tests; then the others.
-    """
-    names = {}
-    for item in items:
-        mark = item.get_closest_marker("xdist_group")
-        names[item] = mark.args[0] if mark else str(item.path.stem)
-        if not mark:
-            item.add_marker(pytest.mark.xdist_group(names[item]))
+    """Begin with the LONGEST groups, then those that hold slow tests."""
+    names = {item: group_of(item.nodeid.split("::")[0]) for item in items}
     rank = {name: place - len(LONGEST) for place, name in enumerate(LONGEST)}
     slow = {names[item] for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: rank.get(names[item], names[item] not in slow))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Give each group to one process (--dist loadfile; the marks of --dist loadgroup are lost on pytest 9.2)."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByGroup(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(super()._split_scope(nodeid))
+
+    return ByGroup(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_terminal_summary(terminalreporter) -> None:

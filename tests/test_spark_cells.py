@@ -14,7 +14,7 @@ from spark_tools import session
 from unnoise import InputError, testing
 from unnoise.sketches.sketch import Sketch
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]  # one session for both files
+pytestmark = pytest.mark.spark
 FLIGHTS = Path(unnoise.__file__).parent / "data" / "flights.parquet"
 WORDS = ["", "a", "A", "é", "e\u0301", "ünnoise", "日本語", "🙂", "x" * 31, "x" * 32, "x" * 33, "y" * 300, "a\0b", None]
 

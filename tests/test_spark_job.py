@@ -24,7 +24,7 @@ from unnoise.noisy import tally
 from unnoise.sketches.sketch import Sketch
 from unnoise.spark import _call, _job, _noisy_profiles, _rows, _tasks
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]  # one session for both files
+pytestmark = pytest.mark.spark
 RANGE = _tasks.RANGE
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 OPTIONS: dict[str, Any] = {
