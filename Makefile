@@ -13,7 +13,7 @@ QUICK  := tests/test_house.py tests/test_noise.py tests/test_noisy.py tests/test
           tests/test_hashing.py tests/test_checks.py tests/test_cli_docs.py tests/test_profile.py \
           tests/test_api.py tests/test_serve_tasks.py src
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP    := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
 
 AUDITS := sampler privacy observables files faults soak coverage invariants
 
@@ -28,8 +28,13 @@ demo: $(VENV)/.demo
 demo-sites: $(VENV)/.serve
 	@$(BIN)/python scripts/demo_sites.py
 
-test: $(VENV)/.test $(VENV)/.debian $(VENV)/.node lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q
+# Everything is fetched at once, and the linters run beside the tests. Groups of tests: tests/conftest.py.
+test:
+	@$(MAKE) --no-print-directory -j 3 $(VENV)/.test $(VENV)/.debian $(VENV)/.node
+	@$(MAKE) --no-print-directory lint >$(VENV)/lint.log 2>&1 & linter=$$!; \
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q; tested=$$?; \
+	wait $$linter; linted=$$?; cat $(VENV)/lint.log; \
+	[ $$tested = 0 ] && [ $$linted = 0 ]
 
 # Under a minute: the linters and the tests that need no server, browser, Spark or long sampling.
 quick: $(VENV)/.test

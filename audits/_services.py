@@ -160,7 +160,7 @@ def collector(again: bool = False) -> View:
 
 @cache
 def spark_session() -> Any:
-    from oracles_spark import session
+    from spark_tools import session
 
     return session()[0]
 

@@ -70,7 +70,7 @@ def shuffled_bytes(rows: int) -> None:
 
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
     import unnoise
-    from oracles_spark import session
+    from spark_tools import session
 
     spark, log = session()
     unnoise.spark.noisy_profile(spark.range(0, rows, 1, 4).selectExpr("id * id as id"), "id", epsilon=1, cells=2**26)

@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from _report import machine, write_section
 
 import unnoise
-from oracles_spark import builder
+from spark_tools import builder
 
 DISTINCT = 1_000_000
 FILES = 4

@@ -1,8 +1,12 @@
 """What all tests share."""
 
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
+
+from browser_tools import complaints, open_browser
 
 # Scripts that tests run in processes of their own, not modules to collect.
 collect_ignore_glob = ["spark_*.py"]
@@ -16,10 +20,49 @@ if not os.environ.get("UNNOISE_EXPLORE"):
     settings.load_profile("repeatable")
 
 
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory):
+    with open_browser(tmp_path_factory.mktemp("chromium")) as driver:
+        yield driver
+
+
+@pytest.fixture(scope="module")
+def browser(chromium):
+    """The one browser of this process, left as it was found: no page, nothing to complain about."""
+    yield chromium
+    chromium.get("about:blank")
+    complaints(chromium)
+
+
+LONGEST = ("spark", "test_invariants", "test_direct", "test_spark_cluster", "test_plan", "test_docs", "test_items")
+"""Groups of tests that take a minute or so: begun at the end, one of them would keep a process alone."""
+
+TOGETHER = {"tests/test_spark_job.py": "spark", "tests/test_spark_cells.py": "spark"}
+"""Files that share a session of Spark, and so a process; every other file is a group by itself."""
+
+
+def group_of(name: str) -> str:
+    return TOGETHER.get(name, Path(name).stem)
+
+
 def pytest_collection_modifyitems(items) -> None:
-    """Begin with the files that hold slow tests, so that no process is left with one of them at the end."""
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    """Begin with the LONGEST groups, then those that hold slow tests."""
+    names = {item: group_of(item.nodeid.split("::")[0]) for item in items}
+    rank = {name: place - len(LONGEST) for place, name in enumerate(LONGEST)}
+    slow = {names[item] for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: rank.get(names[item], names[item] not in slow))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Give each group to one process (--dist loadfile; the marks of --dist loadgroup are lost on pytest 9.2)."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByGroup(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(super()._split_scope(nodeid))
+
+    return ByGroup(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_terminal_summary(terminalreporter) -> None:

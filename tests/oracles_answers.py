@@ -7,20 +7,6 @@ from functools import cache
 import numpy as np
 from scipy import stats
 
-from unnoise.noise import DiscreteLaplace
-from unnoise.noisy import NoisyProfile
-
-
-def simulate(rng: np.random.Generator, counts: np.ndarray, law: DiscreteLaplace) -> np.ndarray:
-    """Noisy counts by NumPy's geometric differences (integer powers)."""
-    p = 1 - law.a
-    noise = sum(rng.geometric(p, counts.size) - rng.geometric(p, counts.size) for _ in range(int(law.power)))
-    return counts + noise
-
-
-def noisy_profile(rng: np.random.Generator, counts: np.ndarray, law: DiscreteLaplace) -> NoisyProfile:
-    return NoisyProfile.from_counts(simulate(rng, counts, law), epsilon=law.epsilon, power=law.power)
-
 
 @cache
 def accepted_intervals(level: float) -> list[tuple[float, float, float]]:

@@ -11,17 +11,16 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
+from typing import TYPE_CHECKING
 
 import clarabel
 import numpy as np
 from scipy import sparse
 
-from unnoise.noise import DiscreteLaplace
+if TYPE_CHECKING:
+    from unnoise import DiscreteLaplace
 
 HALF = Fraction(1, 2)
-LOG2 = DiscreteLaplace(math.log(2))
-"""Noise with a = 1/2 up to one rounding: what the code computes for it, fractions compute exactly."""
-
 Rational = Callable[[int], Fraction]
 
 

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
-
-from items import sketch, zipf_numbers
-
-__all__ = ["brute_law", "dense_rows", "log_series", "sketch", "throw_law", "zipf_numbers"]
 
 
 def log_series(series: list[Fraction]) -> list[Fraction]:

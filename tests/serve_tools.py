@@ -101,7 +101,7 @@ def postgres() -> Iterator[str]:
     run = {"check": True, "cwd": place, "stdout": subprocess.DEVNULL, **as_postgres}
     options = f"-p {port} -k {place} -c listen_addresses=127.0.0.1 -c fsync=off"
     try:
-        subprocess.run([found[-1] / "initdb", "-D", place / "db", "-U", "unnoise", "-A", "trust"], **run)
+        subprocess.run([found[-1] / "initdb", "-N", "-D", place / "db", "-U", "unnoise", "-A", "trust"], **run)
         subprocess.run(
             [found[-1] / "pg_ctl", "-D", place / "db", "-o", options, "-w", "-l", place / "log", "start"], **run
         )

@@ -1,6 +1,6 @@
 """Run by test_spark_cluster.py: jobs on separate executor processes that lose tasks and executors.
 
-    spark_cluster.py FOLDER MASTER RUN…        (runs: clean, killed, slow)
+    spark_cluster.py FOLDER MASTER RUN…        (runs: clean, killed, slow; two executors of one core)
 
 Prints one JSON object. Every run of the same seed must give the same tally, and every attempt of a task the same bits.
 """
@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from oracles_spark import builder
+from spark_tools import builder
 from unnoise import testing
 from unnoise.spark import _call, _noisy_profiles, _tasks
 
@@ -98,6 +98,8 @@ def watched(run: str, harm: Callable[[Any], None]) -> Callable[[_tasks.Work], An
 def release(name: str, df: Any) -> dict[str, Any]:
     """Make the same release (same seed) under some harm; return its digest, and bits by task and attempt."""
     _tasks.tally_function = watched(name, HARMS[name])  # type: ignore[assignment]
+    # read for every stage: where all tasks must be done before one is tried again, none is
+    df.sparkSession._jsc.sc().conf().set("spark.speculation.quantile", "0.5" if name == "slow" else "1.0")
     start = time.perf_counter()
     with testing.seeded(5):
         noisy = _noisy_profiles(_call.prepare(_call.Request(df, "i", **OPTIONS)))[0]
@@ -112,10 +114,11 @@ def main() -> None:
         builder(sys.argv[2])
         .config("spark.executor.memory", "640m")
         .config("spark.executor.cores", "1")
+        .config("spark.cores.max", "2")  # what to wait for before the first task: both executors
+        .config("spark.locality.wait", "0")  # both take part, wherever the rows are
         .config("spark.task.maxFailures", "4")
-        .config("spark.speculation", str("slow" in sys.argv).lower())
+        .config("spark.speculation", "true")
         .config("spark.speculation.interval", "200ms")
-        .config("spark.speculation.quantile", "0.5")
         .config("spark.speculation.multiplier", "1.5")
         .config("spark.speculation.minTaskRuntime", "2s")
         .config("spark.sql.shuffle.partitions", "4")

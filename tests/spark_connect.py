@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from oracles_spark import require_java, slow_cells, spark_environment
+from oracles_spark import slow_cells
+from spark_tools import require_java, spark_environment
 from unnoise import spark as un_spark
 from unnoise import testing
 from unnoise._sampler import open_stream

@@ -1,10 +1,11 @@
-"""One chi-square test for all samplers, with a stated false-alarm rate and computed threshold; how far fits are off."""
+"""One chi-square test for all samplers and how far sums of noises go, thresholds computed; how far fits are off."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 from scipy.stats import chi2
 
 FALSE_ALARM = 1e-9
@@ -30,6 +31,20 @@ def chi_square(samples: np.ndarray, probabilities: dict[int, float], least: floa
         statistic += (left - expected_left) ** 2 / expected_left
         classes += 1
     return statistic, float(chi2.isf(FALSE_ALARM, classes - 1))
+
+
+def farthest(noises: int, epsilon: float) -> float:
+    """Return what the sum of so many discrete Laplace noises exceeds, up or down, with probability 1e-9 at most.
+
+    Chernoff: log P(|Z| ≥ z) ≤ log 2 − s·z + log E e^(sZ) for every s, so z = (log(2/1e-9) + log E e^(sZ))/s does.
+    """
+    a = np.exp(-epsilon)
+
+    def limit(s: float) -> float:
+        growth = 2 * np.log1p(-a) - np.log1p(-a * np.exp(s)) - np.log1p(-a * np.exp(-s))
+        return float((np.log(2 / FALSE_ALARM) + noises * growth) / s)
+
+    return float(minimize_scalar(limit, bounds=(1e-6 * epsilon, (1 - 1e-9) * epsilon), method="bounded").fun)
 
 
 def off(fit: Any, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from oracles_answers import binomial_limit, holds_between, noisy_profile, unified_limits
+from drawing_tools import noisy_profile
+from oracles_answers import binomial_limit, holds_between, unified_limits
 from unnoise.answers.bands import Bands, binomial_upper, bounded_normal, inverse_taps, poisson_quantile
 from unnoise.answers.estimate import NO_END
 from unnoise.answers.sums import check_growth, entropy_limits, sum_limits, xlogx

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from oracles_answers import simulate
+from drawing_tools import simulate
 from unnoise.answers.check import ALARM, check_claim, find_cliffs, warn_if_wrong
 from unnoise.errors import ClaimWarning
 from unnoise.noise import DiscreteLaplace

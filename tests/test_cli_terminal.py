@@ -162,7 +162,7 @@ def test_interrupting(words):
     command = f"(cat {words}/words.csv; sleep 60) | unnoise sketch - -c word -e 1 -o x"
     child = pexpect.spawn("bash", ["--norc", "-c", command], env=environment(), encoding="utf-8", timeout=600,
                           cwd=str(words))  # fmt: skip
-    child.expect(pexpect.TIMEOUT, timeout=4)
+    child.expect_exact("reading ")  # it says so after a second
     child.sendintr()
     child.expect(pexpect.EOF)
     child.close()

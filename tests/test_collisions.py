@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oracles_items import brute_law, log_series, sketch, throw_law, zipf_numbers
+from drawing_tools import sketch, zipf_numbers
+from oracles_items import brute_law, log_series, throw_law
 from unnoise import testing
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.engine import search

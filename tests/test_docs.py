@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 import unnoise as un
-from browser_tools import complaints, keep, open_browser, set_screen
+from browser_tools import complaints, keep, set_screen
 from command_tools import run_in, run_line
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -192,44 +192,42 @@ def test_the_site_builds_and_asks_nobody_else(site):
 @pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [390, 900, 1400])
-def test_the_figure_moves(site, tmp_path, width):
-    with open_browser(tmp_path) as browser:
-        set_screen(browser, width=width)
-        browser.get((site / "index.html").as_uri())
-        figure = browser.find_element("id", "unnoise-figure")
-        before = float(figure.get_attribute("data-recovered")), float(figure.get_attribute("data-clamped"))
-        assert before[0] < before[1], "recovery beats clamping"
-        browser.execute_script(
-            "const bar = document.querySelector('#unnoise-figure input'); bar.value = 1;"
-            "bar.dispatchEvent(new Event('input'))"
-        )
-        after = float(figure.get_attribute("data-clamped"))
-        assert after < before[1], "less noise, less error"
-        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
-        keep(browser, f"docs-{width}", whole=False)
-        assert complaints(browser) == []
+def test_the_figure_moves(site, browser, width):
+    set_screen(browser, width=width)
+    browser.get((site / "index.html").as_uri())
+    figure = browser.find_element("id", "unnoise-figure")
+    before = float(figure.get_attribute("data-recovered")), float(figure.get_attribute("data-clamped"))
+    assert before[0] < before[1], "recovery beats clamping"
+    browser.execute_script(
+        "const bar = document.querySelector('#unnoise-figure input'); bar.value = 1;"
+        "bar.dispatchEvent(new Event('input'))"
+    )
+    after = float(figure.get_attribute("data-clamped"))
+    assert after < before[1], "less noise, less error"
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    keep(browser, f"docs-{width}", whole=False)
+    assert complaints(browser) == []
 
 
 @pytest.mark.slow
 @pytest.mark.browser
-def test_search_works_on_pages_opened_from_the_disk(site, tmp_path):
+def test_search_works_on_pages_opened_from_the_disk(site, browser):
     from selenium.webdriver.support.ui import WebDriverWait
 
-    with open_browser(tmp_path) as browser:
-        set_screen(browser)
-        asked = (("index.html", "pan-private", "privacy.html"), ("howto/reach.html", "ledger", "cli.html"))
-        for page, question, leads_to in asked:
-            browser.get((site / page).as_uri())
-            browser.execute_script(
-                "document.getElementById('__search').click();"
-                "const field = document.querySelector('.md-search__input'); field.focus(); field.value = arguments[0];"
-                "field.dispatchEvent(new KeyboardEvent('keyup', {bubbles: true}))", question,
-            )  # fmt: skip
-            found = WebDriverWait(browser, 600).until(
-                lambda b: [a.get_attribute("href") for a in b.find_elements("css selector", ".md-search-result__link")]
-            )
-            assert any(leads_to in link for link in found), found
-        assert complaints(browser) == []
+    set_screen(browser)
+    asked = (("index.html", "pan-private", "privacy.html"), ("howto/reach.html", "ledger", "cli.html"))
+    for page, question, leads_to in asked:
+        browser.get((site / page).as_uri())
+        browser.execute_script(
+            "document.getElementById('__search').click();"
+            "const field = document.querySelector('.md-search__input'); field.focus(); field.value = arguments[0];"
+            "field.dispatchEvent(new KeyboardEvent('keyup', {bubbles: true}))", question,
+        )  # fmt: skip
+        found = WebDriverWait(browser, 600).until(
+            lambda b: [a.get_attribute("href") for a in b.find_elements("css selector", ".md-search-result__link")]
+        )
+        assert any(leads_to in link for link in found), found
+    assert complaints(browser) == []
 
 
 @pytest.mark.slow

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from oracles_items import brute_law, dense_rows, sketch, zipf_numbers
+from drawing_tools import sketch, zipf_numbers
+from oracles_items import brute_law, dense_rows
 from unnoise.answers.items import item_profile
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.engine.channel import FAR, Blocks, counts_in_blocks, likely_strides
@@ -512,11 +513,14 @@ def test_multiples_of_a_known_domain_are_told_to_a_hundredth(times, power, epsil
 
 @pytest.mark.parametrize("epsilon", [1.0, 3.0])
 def test_many_single_counts_beneath_shared_cells_are_told(epsilon):
-    """Forty counts up to 2,000, of no period: blocks of counts would smear them, and tell a tenth too many items."""
+    """Forty counts up to 1,000, of no period: blocks of counts would smear them.
+
+    Without `spikes` distinct is 5 % and 4 % too large, and 19 % and 17 % of the items stand where there are none.
+    """
     rng = np.random.default_rng(4)
-    places = np.sort(rng.choice(np.arange(1, 2000), 40, replace=False))
-    counts = rng.choice(places, 30_000, p=rng.dirichlet(np.ones(40)))
-    found = reconstruct(noisy_multiples(counts, epsilon, 1, rng, hashed(2**15)))
+    places = np.sort(rng.choice(np.arange(1, 1000), 40, replace=False))
+    counts = rng.choice(places, 15_000, p=rng.dirichlet(np.ones(40)))
+    found = reconstruct(noisy_multiples(counts, epsilon, 1, rng, hashed(2**14)))
     assert found.distinct.value == pytest.approx(counts.size, rel=0.03)
     assert float(found.mass[~np.isin(found.support, places)].sum()) < 0.15
 

@@ -523,15 +523,24 @@ def version(number):
                   frozenset([number.to_bytes(16, "little")]))
 
 write_sketch(path, version(0))
+start = time.perf_counter()
+write_sketch(path, version(0))
+took = time.perf_counter() - start
 rng, last, written, partial = random.Random(1), 0, 0, 0
 for _ in range(rounds):
+    done, tell = os.pipe()
     child = os.fork()
     if child == 0:
         number = last
         while True:
             number += 1
             write_sketch(path, version(number))
-    time.sleep(rng.random() * 0.03)
+            os.write(tell, b"x")
+    if rng.random() < 0.6:
+        os.read(done, 1)  # let one be written, however busy the machine
+    time.sleep(took * rng.random())
+    os.close(done)
+    os.close(tell)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     stored = read_sketch(path)          # whole, and with its digest

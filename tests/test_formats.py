@@ -333,7 +333,7 @@ class Store(BaseHTTPRequestHandler):
 def store(tmp_path):
     handler = type("Handler", (Store,), {"folder": tmp_path})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_address[1]}"
     server.shutdown()
@@ -354,7 +354,7 @@ def test_polars_opens_addresses(tmp_path, store, monkeypatch, format, scheme) ->
             ("AWS_SECRET_ACCESS_KEY", "nothing"), ("AWS_REGION", "us-east-1"),
         ):  # fmt: skip
             monkeypatch.setenv(name, value)
-        address = f"s3://bucket/x.{format}"
+        address = f"s3://{format}/x.{format}"  # polars asks where it found the bucket last, and that server is gone
     assert rows(open_source([address])) == VALUES
     missing = address.replace("x.", "nothing.")
     assert missing in fault(lambda: rows(open_source([missing])))

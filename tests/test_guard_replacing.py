@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from small_disk import on_small_disk
+from statistics_tools import farthest
 from unnoise.errors import FormatError, InputError
 from unnoise.guard import replacing, write_whole
 from unnoise.reading.groups import MANIFEST, GroupedSketch
@@ -237,7 +238,7 @@ def test_a_bad_offset_is_refused(value: int) -> None:
 def test_a_good_stream_is_counted() -> None:
     sketch = Sketch.hashed(64, epsilon=1)
     sketch.update(pa.ipc.open_stream(stream_of()[0]))
-    assert abs(int(sketch.release().counts.sum()) - 300) < 200
+    assert abs(int(sketch.release().counts.sum()) - 300) <= farthest(64, 1) < 300
 
 
 def test_bad_text_and_indices_are_refused() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oracles_answers import noisy_profile
+from drawing_tools import noisy_profile
 from oracles_estimators import clarabel_projection
 from unnoise.errors import InputError
 from unnoise.estimators.isotonic import _projected, isotonic

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, chi2
 
-from oracles_items import sketch, zipf_numbers
+from drawing_tools import sketch, zipf_numbers
 from unnoise import testing
 from unnoise.answers.items import ItemProfile, item_profile
 from unnoise.answers.reconstruct import reconstruct

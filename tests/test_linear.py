@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from oracles_estimators import HALF, LOG2, endless_sum, expectation, law, oracle_weight
+from oracles_estimators import HALF, endless_sum, expectation, law, oracle_weight
 from unnoise.errors import InputError, PrivacyError
 from unnoise.estimators.linear import functional, linear, weights
 from unnoise.noise import DiscreteLaplace
@@ -29,7 +29,8 @@ def vectorised(g):
 
 
 def log2(power):
-    return DiscreteLaplace(LOG2.epsilon, power)
+    """Noise with a = 1/2 up to one rounding: what the code computes for it, fractions compute exactly."""
+    return DiscreteLaplace(math.log(2), power)
 
 
 def spread_oracle(g, v, power, bound=None):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oracles_answers import noisy_profile
+from drawing_tools import noisy_profile
 from oracles_estimators import least_variance
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.estimators.linear import Continuation, functional, least_weights, weights

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from oracles_answers import holds_between, noisy_profile
+from drawing_tools import noisy_profile
+from oracles_answers import holds_between
 from test_engine_smooth import noised
 from unnoise import testing
 from unnoise.answers.bands import Bands

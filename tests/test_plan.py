@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oracles_answers import noisy_profile
+from drawing_tools import noisy_profile
 from unnoise.answers.plan import plan
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.answers.simulate import NAMED, Setting, draw_noisy_profile, errors, shaped

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oracles_answers import noisy_profile
-
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("agg")
 
 from matplotlib import pyplot  # noqa: E402
 
+from drawing_tools import noisy_profile  # noqa: E402
 from unnoise.answers.plots import ZERO_AT, bins  # noqa: E402
 from unnoise.answers.reconstruct import reconstruct  # noqa: E402
 from unnoise.errors import InputError  # noqa: E402

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oracles_answers import noisy_profile
+from drawing_tools import noisy_profile
 from unnoise.answers.estimate import Estimate
 from unnoise.answers.profile import Profile
 from unnoise.answers.reconstruct import reconstruct

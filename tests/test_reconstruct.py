@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oracles_answers import noisy_profile, simulate
+from drawing_tools import noisy_profile, simulate
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.errors import ClaimWarning, InputError, PrivacyError
 from unnoise.estimators.methods import METHODS

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from browser_tools import OUT, complaints, keep, open_browser, set_screen
+from browser_tools import OUT, complaints, keep, set_screen
 from unnoise.answers.estimate import Estimate
 from unnoise.answers.plots import DARK, LIGHT
 from unnoise.answers.questions import Asked, Sheet, count_ranges, noun, true_curve
@@ -199,12 +199,6 @@ def test_a_wrong_claim_is_shown():
 
 
 # ── the page in a browser ─────────────────────────────────────────────────────────────────────────────────────
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    with open_browser(tmp_path_factory.mktemp("chromium")) as driver:
-        yield driver
-
 
 def show(browser, path: Path, **screen) -> None:
     """Open a page, and wait until it has drawn itself on this screen: two frames."""

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
-import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 import pytest
 
+from command_tools import run_in
 from serve_tools import Server, running
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "collector.md").read_text()
@@ -20,8 +22,7 @@ COMMANDS = [line for block in re.findall(r"```console\n(.*?)```", PAGE, re.S) fo
 
 
 def run(line: str, folder: Path, port: int) -> str:
-    words = shlex.split(line.replace("8400", str(port)))
-    done = subprocess.run([sys.executable, "-m", *words], cwd=folder, capture_output=True, text=True, timeout=600)
+    done = run_in(folder, *shlex.split(line.replace("8400", str(port)))[1:])
     assert done.returncode == 0, (line, done.stderr)
     return done.stdout + done.stderr
 
@@ -52,59 +53,58 @@ def test_the_page_can_be_followed(tmp_path):
         )  # fmt: skip
 
 
-def test_the_servers_of_the_page_start_as_it_says(tmp_path):
+class Three(NamedTuple):
+    """Two servers of shares and their collector, in a folder with all tokens."""
+
+    folder: Path
+    seed: Server
+    difference: Server
+    collector: Server
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory) -> Iterator[Three]:
+    """Started as the page says."""
+    folder = tmp_path_factory.mktemp("three")
     seed, difference, collector = [shlex.split(line)[2:] for line in COMMANDS if line.startswith("unnoise serve")][1:]
-    servers = []
-    for options in (seed, difference):
-        server = Server(tmp_path / options[options.index("--data") + 1], *options[options.index("--side") :])
-        server.start()
-        servers.append(server)
-    try:
-        tokens = []
-        for server in servers:
-            with server.client() as admin:
-                tokens.append({"url": server.address, "token": admin.make_token("collector")})
-        (tmp_path / "servers.json").write_text(json.dumps({"servers": tokens}))
-        assert collector[-1] == "servers.json"
-        with running(tmp_path / "collector-data", "--servers", str(tmp_path / "servers.json")) as server:
-            assert "unnoise collector at" in server.log()
-    finally:
-        for server in servers:
-            server.stop()
+    assert collector[-1] == "servers.json"
+    with ExitStack() as stack:
+        sides, servers = [], []
+        for options, mark in ((seed, "a"), (difference, "b")):
+            data = folder / options[options.index("--data") + 1]
+            sides.append(stack.enter_context(running(data, *options[options.index("--side") :])))
+            with sides[-1].client() as admin:
+                servers.append({"url": sides[-1].address, "token": admin.make_token("collector")})
+                for name in ("berlin", "oslo"):
+                    (folder / f"{name}-{mark}.token").write_text(admin.make_token("site", name))
+        (folder / "servers.json").write_text(json.dumps({"servers": servers}))
+        gathering = running(folder / "collector-data", "--servers", str(folder / "servers.json"))
+        yield Three(folder, *sides, stack.enter_context(gathering))
 
 
-def test_two_servers_can_be_followed(tmp_path):
+def test_the_servers_of_the_page_start_as_it_says(three):
+    assert "unnoise collector at" in three.collector.log()
+
+
+def test_two_servers_can_be_followed(three):
     """The block of files and shares, run as it stands there, with two sites."""
     block = re.search(r"Then, in files:\n\n```\n(.*?)```", PAGE, re.S)[1]
     lines = [re.sub(r" {2,}.*", "", line) for line in block.splitlines()]
     assert len(lines) == 6
-    with (
-        running(tmp_path / "A", "--side", "seed") as seed,
-        running(tmp_path / "B", "--side", "difference") as difference,
-    ):
-        servers = []
-        for server, mark in ((seed, "a"), (difference, "b")):
-            with server.client() as admin:
-                servers.append({"url": server.address, "token": admin.make_token("collector")})
-                for name in ("berlin", "oslo"):
-                    (tmp_path / f"{name}-{mark}.token").write_text(admin.make_token("site", name))
-        (tmp_path / "servers.json").write_text(json.dumps({"servers": servers}))
-        with running(tmp_path / "C", "--servers", str(tmp_path / "servers.json")) as collector:
-            there = f"--to {collector.address} --token-file C/administrator.token"
+    there = f"--to {three.collector.address} --token-file {three.collector.folder}/administrator.token"
 
-            def follow(line: str) -> str:
-                line = line.replace("--to … --token-file …", there)
-                for port, server in (("8401", seed), ("8402", difference)):
-                    line = line.replace(port, str(server.port))
-                return run(line, tmp_path, collector.port)
+    def follow(line: str) -> str:
+        line = line.replace("--to … --token-file …", there)
+        for port, server in (("8401", three.seed), ("8402", three.difference)):
+            line = line.replace(port, str(server.port))
+        return run(line, three.folder, three.collector.port)
 
-            for line in lines[:2]:
-                follow(line)
-            for number, name in enumerate(("berlin", "oslo")):
-                pl.DataFrame({"user": [f"u{i}" for i in range(500 * number, 1000 + 500 * number)]}).write_csv(
-                    tmp_path / "visits.csv"
-                )
-                for line in lines[2:5]:
-                    follow(line.replace("berlin", name))
-            assert "2 sites, 1 period" in follow(lines[5])
-            assert "2 sites, 1 period" in follow(lines[5]), "asked again it is the same sum"
+    for line in lines[:2]:
+        follow(line)
+    for number, name in enumerate(("berlin", "oslo")):
+        users = [f"u{i}" for i in range(500 * number, 1000 + 500 * number)]
+        pl.DataFrame({"user": users}).write_csv(three.folder / "visits.csv")
+        for line in lines[2:5]:
+            follow(line.replace("berlin", name))
+    assert "2 sites, 1 period" in follow(lines[5])
+    assert "2 sites, 1 period" in follow(lines[5]), "asked again it is the same sum"

@@ -328,15 +328,19 @@ def test_nothing_is_lost_or_taken_twice_when_the_server_is_killed(tmp_path):
         "import sys\nfrom unnoise.serve.client import Client\n"
         "client = Client(sys.argv[1], sys.argv[2], tries=12)\n"
         "for day in sys.argv[4:]:\n    client.send('reach', f'{sys.argv[3]}/{day}.sketch', period=day)\n"
+        "    print(day, flush=True)\n"
     )
-    sending = subprocess.Popen([sys.executable, "-c", script, server.address, token, str(tmp_path), *days])
-    rng, kills = np.random.default_rng(0), 0
-    while sending.poll() is None and kills < 4:
-        time.sleep(0.3 + rng.random())
-        server.stop(signal.SIGKILL)
-        kills += 1
-        server.start()
-    assert sending.wait(600) == 0
+    command = [sys.executable, "-c", script, server.address, token, str(tmp_path), *days]
+    rng = np.random.default_rng(0)
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as sending:
+        began = time.monotonic()
+        for kill in range(4):
+            assert sending.stdout.readline(), "one more was taken"
+            took, began = (time.monotonic() - began) / (1 if kill else 5), time.monotonic()  # the first loads modules
+            time.sleep(took * rng.random())
+            server.stop(signal.SIGKILL)
+            server.start()
+        assert sending.wait(600) == 0
     server.stop(signal.SIGKILL)
     server.start()
     with server.client() as admin:
@@ -346,7 +350,6 @@ def test_nothing_is_lost_or_taken_twice_when_the_server_is_killed(tmp_path):
     assert {row["digest"] for row in rows} == {hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
     assert answer["reports"] == len(days)
     server.stop()
-    print(f"{kills} kills")
 
 
 def test_the_same_on_postgres(tmp_path):

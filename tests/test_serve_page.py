@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import unnoise as un
-from browser_tools import complaints, keep, open_browser, set_screen
+from browser_tools import complaints, keep, set_screen
 from serve_tools import CELLS, running
 from unnoise.serve.run import DATABASE
 
@@ -40,12 +40,6 @@ def server(tmp_path_factory):
                     send(made, admin, name, day, 10 * number + day, folder)
         made.viewer, made.folder_of_reports = admin.make_token("viewer"), folder
         yield made
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    with open_browser(tmp_path_factory.mktemp("chromium")) as driver:
-        yield driver
 
 
 PATIENCE = 600
@@ -163,11 +157,14 @@ def test_an_answer_that_comes_too_late_is_not_shown(browser, server):
     wrap_fetch(
         browser,
         "const answer = await real(address, options); if (address.includes('answer?site=berlin')) "
-        "{ await new Promise((done) => setTimeout(done, 4000)); window.late = true; } return answer;",
+        "{ await new Promise((done) => { window.letGo = done; }); window.late = true; } return answer;",
     )
     choose(browser, "berlin", "berlin", "roma", "oslo")
-    until(browser, server, lambda b: b.execute_script("return window.late"))
     until(browser, server, lambda b: "2 sites, 3 reports" in b.find_element("id", "headline-range").text)
+    until(browser, server, lambda b: b.execute_script("return !!window.letGo"))
+    browser.execute_script("window.letGo()")
+    until(browser, server, lambda b: b.execute_script("return window.late"))
+    browser.execute_async_script("setTimeout(arguments[0], 200)")  # long enough to show what must not show
     until(browser, server, lambda b: b.execute_script("return !document.querySelector('[aria-busy]')"))
     assert "2 sites, 3 reports" in browser.find_element("id", "headline-range").text
 

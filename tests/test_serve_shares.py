@@ -19,23 +19,29 @@ TASK = {"epsilon": "1", "cells": CELLS, "item_types": ["int"], "way": "two-serve
 NAMES = ["berlin", "oslo", "roma"]
 
 
-@pytest.fixture
-def three(tmp_path):
-    """A seed server, a difference server and a collector that may ask both."""
+@pytest.fixture(scope="module")
+def three(tmp_path_factory):
+    """A seed server, a difference server and a collector that may ask both; every test has a task of its own."""
+    folder = tmp_path_factory.mktemp("three")
     with (
-        running(tmp_path / "seed", "--side", "seed") as seed,
-        running(tmp_path / "difference", "--side", "difference") as difference,
+        running(folder / "seed", "--side", "seed") as seed,
+        running(folder / "difference", "--side", "difference") as difference,
     ):
         servers = []
         for server in (seed, difference):
             with server.client() as admin:
                 servers.append({"url": server.address, "token": admin.make_token("collector")})
                 server.sites = {name: admin.make_token("site", name) for name in NAMES}
-        (tmp_path / "servers.json").write_text(json.dumps({"servers": servers}))
-        with running(tmp_path / "data", "--servers", str(tmp_path / "servers.json")) as collector:
-            with collector.client() as admin:
-                admin.make_task("reach", **TASK)
+        (folder / "servers.json").write_text(json.dumps({"servers": servers}))
+        with running(folder / "data", "--servers", str(folder / "servers.json")) as collector:
             yield seed, difference, collector
+
+
+def made(admin, name: str, **more: object) -> Task:
+    """Make a task, known to both servers once somebody asks for its reports."""
+    admin.make_task(name, **TASK, **more)
+    assert admin.reports(name) == []
+    return Task.from_dict({"id": name, **TASK, **more})
 
 
 def items_of(name: str) -> np.ndarray:
@@ -55,9 +61,8 @@ def report(task: Task, name: str, seed, difference, folder) -> None:
 
 def test_sums_are_answered_and_nothing_else(three, tmp_path):
     seed, difference, collector = three
-    task = Task.from_dict({"id": "reach", **TASK})
     with collector.client() as admin:
-        assert admin.reports("reach") == [], "asking makes the task known to both servers"
+        task = made(admin, "reach")
         for name in NAMES:
             report(task, name, seed, difference, tmp_path)
         assert sorted(row["site"] for row in admin.reports("reach")) == NAMES
@@ -79,20 +84,21 @@ def test_sums_are_answered_and_nothing_else(three, tmp_path):
         with pytest.raises(RefusedError, match="was not"):
             admin.collect("reach", sites=["berlin", "oslo"])
     with seed.client() as keeper:
-        noted = [entry["did"] for entry in keeper.call("GET", "/audit")["entries"]]
-    assert noted.count("made share task") == 1, "looking at a task is nothing for the audit log"
+        noted = [(entry["did"], entry["what"]) for entry in keeper.call("GET", "/audit")["entries"]]
+    shared = task.for_servers("once").id
+    assert noted.count(("made share task", shared)) == 1, "looking at a task is nothing for the audit log"
     limits = Path(f"/proc/{seed.process.pid}/limits").read_text()
     soft, hard = next(line for line in limits.splitlines() if line.startswith("Max open files")).split()[3:5]
     assert soft == hard, "every period keeps a file open"
-    wiped = list((tmp_path / "seed" / "shares").glob("*/reports/*.share"))
-    assert wiped == [], "shares are gone when their sums are spent"
+    kept = seed.folder / "shares" / shared / "reports"
+    assert kept.is_dir()
+    assert list(kept.glob("*.share")) == [], "shares are gone when their sums are spent"
 
 
 def test_a_share_names_the_site_that_sends_it(three, tmp_path):
     seed, _, collector = three
-    task = Task.from_dict({"id": "reach", **TASK})
     with collector.client() as admin:
-        admin.reports("reach")
+        task = made(admin, "named")
     site = Site(task.for_servers("once"), "berlin")
     (tmp_path / "share").write_bytes(site.split().seed)
     with seed.client(seed.sites["oslo"]) as thief, pytest.raises(RefusedError, match="must name the site"):
@@ -105,27 +111,23 @@ def test_a_share_names_the_site_that_sends_it(three, tmp_path):
 
 def test_a_killed_server_gives_the_same_sum(three, tmp_path):
     seed, difference, collector = three
-    task = Task.from_dict({"id": "reach", **TASK})
     with collector.client() as admin:
-        admin.reports("reach")
+        task = made(admin, "killed")
         for name in NAMES[:2]:
             report(task, name, seed, difference, tmp_path)
-        first = admin.ask_for_sum("reach")["digest"]
+        first = admin.ask_for_sum("killed")["digest"]
         for server in (seed, difference, collector):
             server.stop(signal.SIGKILL)
             server.start()
-        assert admin.ask_for_sum("reach", sites=NAMES[:2])["digest"] == first
-        assert admin.collect("reach")["reports"] == 1
+        assert admin.ask_for_sum("killed", sites=NAMES[:2])["digest"] == first
+        assert admin.collect("killed")["reports"] == 1
 
 
 def test_a_sum_of_few_sites_in_fewer_cells_is_answered(three, tmp_path):
     """Every way out of the collector takes the cells that the sum came in."""
     seed, difference, collector = three
-    values = {**TASK, "occurrences": 1000}
-    task = Task.from_dict({"id": "few", **values})
     with collector.client() as admin:
-        admin.make_task("few", **values)
-        admin.reports("few")
+        task = made(admin, "few", occurrences=1000)
         for name in NAMES[:2]:
             report(task, name, seed, difference, tmp_path)
         admin.ask_for_sum("few")

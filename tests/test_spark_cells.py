@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import unnoise
-from oracles_spark import session, slow_cells
+from oracles_spark import slow_cells
+from spark_tools import session
 from unnoise import InputError, testing
 from unnoise.sketches.sketch import Sketch
 

@@ -15,7 +15,8 @@ import pytest
 
 import unnoise
 from command_tools import run_line
-from oracles_spark import NO_JAVA, require_java, session, slow_cells
+from oracles_spark import slow_cells
+from spark_tools import NO_JAVA, require_java, session
 from statistics_tools import FALSE_ALARM, chi_square
 from unnoise import DiscreteLaplace, PrivacyError, UnnoiseError, testing
 from unnoise._sampler import Keystream, fill, open_stream
