@@ -343,6 +343,7 @@ def test_names_that_are_no_files(shell, tmp_path):
     os.mkfifo(tmp_path / "pipe.csv")
     (tmp_path / "dead.csv").symlink_to(tmp_path / "gone.csv")
     (tmp_path / "wide.csv").write_bytes("url\na\n".encode("utf-16"))
+    (tmp_path / "latin.csv").write_bytes("straße,url\nKöln,b\n".encode("latin-1"))
     (tmp_path / "twice.csv").write_text("url,n,url\na,1,b\n")
     (tmp_path / "twice.csv.bz2").write_bytes(bz2.compress(b"url,n,url\na,1,b\n"))
     for name, expected in (
@@ -351,8 +352,11 @@ def test_names_that_are_no_files(shell, tmp_path):
         ("twice.csv", "column 'url' must be there once, got several of this name"),
         ("twice.csv.bz2", "column 'url' must be there once, got several of this name"),
         ("wide.csv", "looks like UTF-16; convert the file: iconv -f utf-16 -t utf-8"),
+        ("latin.csv", "latin.csv, first line: not UTF-8; convert the file: iconv -f latin1 -t utf-8"),
     ):
         assert expected in shell.fails("profile", tmp_path / name, "-c", "url", "-e", "1")
+    error = shell.fails("profile", tmp_path / "latin.csv", "-c", "straße", "-e", "1")
+    assert "no column 'straße'; its header is not UTF-8; convert the file" in error
 
 
 def test_version_and_help(shell):

@@ -201,7 +201,7 @@ def fault(call) -> str:
 
 FAULTS = {
     "long": (b"x,y\na,1\nb,2,3\n", "row 2: 2 fields expected, got 3; put quotes around"),
-    "utf8": (b"x,y\na,1\nb,2\n\xff,3\n", "row 3: not UTF-8 (byte 0xff); convert"),
+    "utf8": (b"x,y\na,1\nb,2\n\xff,3\n", "row 3: not UTF-8; convert"),
     "quote": (b'x,y\na,1\n"b,2\nc,3\n', "row 2 (line 3): a quote is opened and never closed"),
     "empty": (b"", "the file is empty"),
 }

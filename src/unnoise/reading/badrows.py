@@ -62,16 +62,14 @@ def _explain_query(first: str) -> str:
 
 
 def _bad_text(path: Location) -> str:
-    """Find the first row with bytes that are no UTF-8."""
+    """Find the first row with bytes that are no UTF-8, and show none of them."""
     with open_bytes(path) as file:
         for number, line in enumerate(file):
             try:
                 line.decode("utf-8")
-            except UnicodeDecodeError as problem:
-                return (
-                    f"{path}, row {number}: not UTF-8 (byte 0x{line[problem.start]:02x}); "
-                    f"convert the file: iconv -f latin1 -t utf-8"
-                )
+            except UnicodeDecodeError:
+                where = f"row {number}" if number else "first line"
+                return f"{path}, {where}: not UTF-8; convert the file: iconv -f latin1 -t utf-8"
     return ""
 
 

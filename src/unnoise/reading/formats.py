@@ -276,6 +276,8 @@ def _other_delimiter(have: Sequence[str]) -> str:
     """
     if any("\0" in name for name in have):
         return "its header looks like UTF-16; convert the file: iconv -f utf-16 -t utf-8"
+    if any("\ufffd" in name for name in have):
+        return "its header is not UTF-8; convert the file: iconv -f latin1 -t utf-8"
     several = len(have) == 1 and any(sign in have[0] for sign in ";\t|, ")
     return f"there is one column, {have[0]!r}: is another delimiter needed?" if several else ""
 
