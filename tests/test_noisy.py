@@ -57,10 +57,13 @@ def test_profiles_of_different_kind_do_not_merge() -> None:
         hashed.merge(NoisyProfile.from_counts([1], epsilon=1))
 
 
-@given(st.lists(st.integers(-20, 20), min_size=1, max_size=50))
-def test_folding_moves_everything_below_zero_to_zero(counts: list[int]) -> None:
-    folded = NoisyProfile.from_counts(counts, epsilon=1).folded()
-    expected = np.unique(np.maximum(counts, 0), return_counts=True)
+@given(st.lists(st.integers(-20, 20), min_size=1, max_size=50), st.none() | st.integers(0, 25))
+def test_folding_moves_everything_below_zero_to_zero_and_above_the_bound_to_it(
+    counts: list[int], bound: int | None
+) -> None:
+    folded = NoisyProfile.from_counts(counts, epsilon=1).folded(bound)
+    inside = [max(v, 0) if bound is None else min(max(v, 0), bound) for v in counts]
+    expected = np.unique(inside, return_counts=True)
     assert folded[0].tolist() == expected[0].tolist()
     assert folded[1].tolist() == expected[1].tolist()
 

@@ -34,7 +34,7 @@ from ._circulant import (
     window,
 )
 from .arrays import Floats
-from .checks import check_integer, check_share
+from .checks import check_integer, check_number, check_share
 from .errors import InputError
 from .noise import Exact, exact_positive
 
@@ -213,18 +213,12 @@ def theorem2(d: int, epsilon: Exact, *, c: float, constant: float = 1.0) -> floa
     0.003679
     """
     e, d = float(exact_positive("epsilon", epsilon)), check_integer("d", d, 1)
-    return _positive("constant", constant) / (math.sqrt(d) * math.exp(_positive("c", c) * e))
+    return check_number("constant", constant) / (math.sqrt(d) * math.exp(check_number("c", c) * e))
 
 
 def theorem2_sensitivity(d: int, epsilon: Exact, *, c: float) -> float:
     """Return ε/(√d·e^(c·ε)), the order that Δ must stay below for Theorem 2 to apply."""
     return float(exact_positive("epsilon", epsilon)) * theorem2(d, epsilon, c=c)
-
-
-def _positive(name: str, value: float) -> float:
-    if not value > 0 or math.isinf(value):
-        raise InputError(f"{name} must be a finite number > 0, got {value!r}")
-    return float(value)
 
 
 def _channel(epsilon: Exact, reach: int, n: int) -> Circulant:

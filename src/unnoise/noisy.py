@@ -147,7 +147,7 @@ class NoisyProfile:
         """
         counts = as_signed_integers(noisy_counts)
         layout = Layout(kind="known", cells=counts.size, domain=counts.size)
-        return NoisyCounts(counts, DiscreteLaplace(epsilon, power), layout).profile()
+        return cls(*tally(counts), DiscreteLaplace(epsilon, power), layout)
 
     @classmethod
     def from_tally(
@@ -189,16 +189,9 @@ class NoisyProfile:
 
     __add__ = merge
 
-    def folded(self) -> tuple[Int64, Int64]:
-        """Return values and tally after max(value, 0): for ρ = 1 what lies below 0 carries no information."""
-        below = int(np.searchsorted(self.values, 0, side="right"))
-        if below == 0:
-            return self.values, self.tally
-        zero = np.array([0], dtype=np.int64)
-        return (
-            np.concatenate([zero, self.values[below:]]),
-            np.concatenate([[self.tally[:below].sum()], self.tally[below:]]).astype(np.int64),
-        )
+    def folded(self, bound: int | None = None) -> tuple[Int64, Int64]:
+        """Return values and tally, moved into 0..bound: for ρ = 1 what lies outside carries no information."""
+        return combine([(np.clip(self.values, 0, bound), self.tally)])
 
     def __repr__(self) -> str:
         return (

@@ -14,11 +14,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from ..curve import NoisyCurve
 from ..errors import ConvergenceError, InputError
-from ..estimators.methods import METHODS, check_max_count, check_method, check_noise, estimate_law
+from ..estimators.methods import METHODS, check_input, check_method, estimate_law
 from ..noise import DiscreteLaplace, Exact, exact_positive
 from ..noisy import NoisyCounts, NoisyProfile
 from .check import Cliff, check_claim, find_cliffs, warn_if_wrong
@@ -72,12 +70,10 @@ def reconstruct(
     ('isotonic', 8)
     """
     check_method(method, norm)
-    bound = check_max_count(max_count)
     if isinstance(noisy, NoisyCurve):
-        return _from_curve(noisy, method, bound, clipped)
+        return _from_curve(noisy, method, max_count, clipped)
     profile = _as_noisy_profile(noisy, epsilon, power, noise)
-    check_noise(profile.noise)
-    check_max_count(bound, least=1 if profile.layout.kind == "hashed" else 0)
+    bound = check_input(profile, max_count, least=1 if profile.layout.kind == "hashed" else 0)
     bound = min((each for each in (bound, profile.max_count) if each is not None), default=None)
     if clipped:
         given, notes = _unclip(profile, method, bound)
@@ -94,19 +90,14 @@ def reconstruct(
     fit = estimate_law(given, method, norm, bound)
     notes = {**fit.diagnostics, **notes}
     found = Profile(fit.support, fit.mass, fit.method, profile, notes, bound, notices=fit.notices)
-    return _with_intervals(found)
+    # Undoing the noise multiplies what the cells show by up to φ(π)^(−ρ). Where that is more than there are cells, as
+    # after many merges, an unbiased estimate says nothing. It depends on public parameters only.
+    vacuous = float(profile.noise.characteristic(math.pi)) * profile.cells <= 1
+    return _by_model(found) if vacuous else found
 
 
-def _with_intervals(profile: Profile) -> Profile:
-    """Take the intervals of the model where robust ones would be vacuous, as after many merges.
-
-    Undoing the noise multiplies what the cells show by up to φ(π)^(−ρ): where that is more than there are cells, an
-    unbiased estimate says nothing. It depends on public parameters only.
-    """
-    noise, around = profile.noisy.noise, np.linspace(0, np.pi, 257)
-    amplified = -float(np.log(noise.characteristic(around).clip(1e-300)).min())
-    if amplified < math.log(profile.noisy.cells):
-        return profile
+def _by_model(profile: Profile) -> Profile:
+    """Take the intervals of the model, where there is one."""
     try:
         other = profile.with_intervals("model")
         return other if math.isfinite(other.distinct.high) else profile
@@ -114,7 +105,7 @@ def _with_intervals(profile: Profile) -> Profile:
         return profile
 
 
-def _from_curve(curve: NoisyCurve, method: str, bound: int | None, clipped: bool) -> Profile:
+def _from_curve(curve: NoisyCurve, method: str, bound: Any, clipped: bool) -> Profile:
     """Answer again from the numbers of a direct profile."""
     from .direct import direct_profile
 

@@ -42,12 +42,11 @@ from scipy.linalg.lapack import dgbtrf, dgbtrs, dpttrf, dpttrs
 
 from ..arrays import Floats, Int64
 from ..noise import DiscreteLaplace
-from ..noisy import NoisyProfile, combine
+from ..noisy import NoisyProfile
 from .channel import Bands, Dense, Grid, State
 
 __all__ = [
-    "ENOUGH", "BandedChannel", "Body", "Few", "Sandwich", "SeenLaw", "body_of", "cells_between", "dense_runs",
-    "runs_within", "window_of",
+    "BandedChannel", "Body", "Few", "Sandwich", "SeenLaw", "body_of", "cells_between", "dense_runs", "window_of",
 ]  # fmt: skip
 
 Int32 = NDArray[np.int32]
@@ -76,12 +75,12 @@ LIMIT, WIDEST = 4096, 32_768
 class Body:
     """A noisy profile split at its body.
 
-    runs : ascending (low, high), both ends included
+    runs : ascending, first and last count of each
     counts : all counts of the runs, ascending; tally : cells at each of them
     far_values, far_tally : the cells outside, at their noisy counts
     """
 
-    runs: list[tuple[int, int]]
+    runs: Int64
     counts: Int64
     tally: Int64
     far_values: Int64
@@ -93,20 +92,28 @@ def window_of(noise: DiscreteLaplace) -> int:
     return max(2, math.ceil(4 * math.sqrt(noise.power) / noise.epsilon))
 
 
-def dense_runs(values: Int64, tally: Int64, window: int, few: int) -> Int64:
+def dense_runs(values: Int64, tally: Int64, window: int, few: int = ENOUGH, limit: float = math.inf) -> Int64:
     """Return the runs of counts where at least ``few`` cells lie within ±window: first and last of each.
 
-    >>> dense_runs(np.array([0, 1, 3, 500]), np.array([6, 6, 1, 1]), 4, 8)
+    few : doubled while the runs hold more than ``limit`` counts together
+
+    >>> dense_runs(np.array([0, 1, 3, 500]), np.array([6, 6, 1, 1]), 4)
     array([[0, 3]])
     """
-    dense = values[cells_between(values, tally, values - window, values + window) >= few]
-    if dense.size == 0:
-        return np.zeros((0, 2), dtype=np.int64)
-    low, high = dense - window, dense + window
-    apart = np.flatnonzero(low[1:] > high[:-1] + 1)
-    first = values[np.searchsorted(values, low[np.concatenate([[0], apart + 1])])]
-    last = values[np.searchsorted(values, high[np.concatenate([apart, [dense.size - 1]])], "right") - 1]
-    return np.stack([first, last], axis=1)
+    near = cells_between(values, tally, values - window, values + window)
+    while True:
+        dense = values[near >= few]
+        low, high = _joined(dense - window, dense + window)
+        first, last = values[np.searchsorted(values, low)], values[np.searchsorted(values, high, "right") - 1]
+        if (last - first + 1).sum() <= limit:
+            return np.stack([first, last], axis=1)
+        few *= 2
+
+
+def _joined(low: Int64, high: Int64) -> tuple[Int64, Int64]:
+    """Join ascending intervals, both ends included, that overlap or touch."""
+    apart = low[1:] > high[:-1] + 1
+    return low[np.append(True, apart)[: low.size]], high[np.append(apart, True)[: high.size]]
 
 
 def body_of(noisy: NoisyProfile, bound: int | None) -> Body | None:
@@ -115,48 +122,28 @@ def body_of(noisy: NoisyProfile, bound: int | None) -> Body | None:
     The noise is one: noisy counts are folded into [0, bound], and rows are counts.
     """
     window = window_of(noisy.noise)
-    values, tally = combine([(np.clip(noisy.values, 0, bound), noisy.tally)])
-    at_first = cells_between(values, tally, *dense_runs(values, tally, window, ENOUGH).T).sum()
+    values, tally = noisy.folded(bound)
+    at_first = cells_between(values, tally, *dense_runs(values, tally, window).T).sum()
     for most in (LIMIT, WIDEST):
-        dense = runs_within(values, tally, window, most)
+        dense = dense_runs(values, tally, window, limit=most)
         if dense.size and 2 * cells_between(values, tally, *dense.T).sum() >= at_first:
             break
     else:
         return None
-    runs = _widened(dense.tolist(), window, bound)
+    low, high = dense.T
+    low = np.where(low <= min(window, 8), 0, low)  # the first run begins at 0 where 0 is near,
+    high = np.maximum(high, low + 3)  # and every run has a few counts, so that a walk can start on it
+    runs = np.stack(_joined(low, high if bound is None else np.minimum(high, bound)), axis=1)
     counts = np.concatenate([np.arange(low, high + 1) for low, high in runs])
     inside, cells = np.isin(values, counts), np.zeros(counts.size, dtype=np.int64)
     cells[np.searchsorted(counts, values[inside])] = tally[inside]
     return Body(runs, counts, cells, values[~inside], tally[~inside])
 
 
-def runs_within(values: Int64, tally: Int64, window: int, limit: int) -> Int64:
-    """Runs of at most ``limit`` counts together, by the least local number that leaves no more."""
-    runs, few = dense_runs(values, tally, window, ENOUGH), ENOUGH
-    while (np.diff(runs) + 1).sum() > limit:
-        few *= 2
-        runs = dense_runs(values, tally, window, few)
-    return runs
-
-
 def cells_between(values: Int64, tally: Int64, low: Int64, high: Int64) -> Int64:
     """Number of cells from each ``low`` to each ``high``, both ends included."""
     before = np.concatenate([[0], np.cumsum(tally)])
     return np.asarray(before[np.searchsorted(values, high, "right")] - before[np.searchsorted(values, low)])
-
-
-def _widened(runs: list[list[int]], window: int, bound: int | None) -> list[tuple[int, int]]:
-    """Start the first run at 0 where 0 is near, and give every run a few counts, so that a walk can start on it."""
-    wide: list[tuple[int, int]] = []
-    for low, high in runs:
-        low = 0 if low <= min(window, 8) else low
-        high = max(high, low + 3)
-        high = high if bound is None else min(high, bound)
-        if wide and low <= wide[-1][1] + 1:
-            wide[-1] = (wide[-1][0], max(high, wide[-1][1]))
-        else:
-            wide.append((low, high))
-    return wide
 
 
 # ── the channel ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -200,10 +187,10 @@ class BandedChannel:
     def __init__(self, body: Body, noise: DiscreteLaplace) -> None:
         self.counts, self.exposure = body.counts, float(body.tally.sum())
         self.y = body.tally / self.exposure
-        position = np.concatenate([np.arange(high - low + 1) for low, high in body.runs])
+        size = np.diff(body.runs)[:, 0] + 1
+        position = np.concatenate([np.arange(each) for each in size])
         self.grid = Grid(body.counts.astype(float), position, body.counts.size, 1 / float(noise.epsilon), True)
         a, gap = noise.a, -math.expm1(-noise.epsilon)
-        size = np.array([high - low + 1 for low, high in body.runs])
         last = np.cumsum(size) - 1
         first = last - size + 1
         c = a / gap**2

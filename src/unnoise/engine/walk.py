@@ -390,6 +390,7 @@ class Model:
 
     value : log likelihood about its mode; alike : logarithm of the number of walks it stands for
     places : of points: their counts, whose masses come first (and above every row, last, where the channel has that)
+    score : log evidence plus log share of the prior; mass : that of each of its blocks
     """
 
     channel: Seeing[Any]
@@ -405,23 +406,19 @@ class Model:
     places: Int64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     alike: float = 0.0
     converged: bool = True
+    score: float = field(init=False)
+    mass: Floats = field(init=False)
 
-    @property
-    def score(self) -> float:
-        """Log evidence plus log share of the prior."""
-        return self.log_evidence + self.log_weight + self.alike
-
-    @property
-    def mass(self) -> Floats:
-        """Mass of each of its blocks."""
-        return np.asarray(self.channel.widths * np.exp(self.theta))
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "score", self.log_evidence + self.log_weight + self.alike)
+        object.__setattr__(self, "mass", np.asarray(self.channel.widths * np.exp(self.theta)))
 
     def told_by(self, theta: Floats, log_evidence: float) -> bool:
         """Whether a walk ten times as stiff says the same: then all stiffer ones do."""
         if abs(log_evidence - self.log_evidence) > ALIKE:
             return False
-        mass = self.mass
-        return float(np.abs(self.channel.widths * np.exp(theta) - mass).sum()) < ALIKE * float(mass.sum())
+        change = np.abs(self.channel.widths * np.exp(theta) - self.mass).sum()
+        return float(change) < ALIKE * float(self.mass.sum())
 
 
 # ── periods ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -35,7 +35,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ..arrays import Floats, Int64, one_thread
-from ..engine.banded import ENOUGH, BandedChannel, body_of, cells_between, dense_runs, runs_within, window_of
+from ..engine.banded import BandedChannel, body_of, cells_between, dense_runs, window_of
 from ..engine.channel import Blocks, likely_strides, resolved
 from ..engine.fourier import FINENESS, NEGLIGIBLE, FourierChannel, Part
 from ..engine.points import Places, likely_points
@@ -43,7 +43,7 @@ from ..engine.posterior import Posterior, posterior
 from ..engine.search import Search, average, find_models, weights
 from ..errors import ConvergenceError
 from ..noise import DiscreteLaplace
-from ..noisy import NoisyProfile, combine
+from ..noisy import NoisyProfile
 from .isotonic import isotonic
 from .likelihood import likelihood
 from .linear import convolve, convolve_valid
@@ -215,7 +215,7 @@ def cell_law_of(noisy: NoisyProfile, bound: int | None, *, points: bool = True) 
     values = np.clip(noisy.values, 0, bound)
     fitted: list[LawPiece] = []
     strides = (*likely_strides(noisy.values, noisy.tally, noisy.noise), 1)
-    for low, high in _runs(values, noisy, strides[0]) if noisy.noise.power > 1 or len(strides) > 1 else ():
+    for low, high in _runs(noisy, bound, strides[0]) if noisy.noise.power > 1 or len(strides) > 1 else ():
         run = fit_run(noisy, low, high, bound, strides, points=points)
         if run is not None:
             fitted.append(run)
@@ -286,11 +286,10 @@ def likely_masses(noisy: NoisyProfile, bound: int | None, counts: Int64) -> Floa
 # ── any number of noises ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _runs(values: Int64, noisy: NoisyProfile, stride: int) -> list[list[int]]:
+def _runs(noisy: NoisyProfile, bound: int | None, stride: int) -> list[list[int]]:
     """Return the runs to model, largest number of cells first; no two are nearer than LEAST multiples and one."""
-    window = max(window_of(noisy.noise), (LEAST + 1) * stride)
-    folded, tally = combine([(values, noisy.tally)])
-    runs = runs_within(folded, tally, window, LONGEST)
+    window, (folded, tally) = max(window_of(noisy.noise), (LEAST + 1) * stride), noisy.folded(bound)
+    runs = dense_runs(folded, tally, window, limit=LONGEST)
     runs[runs[:, 0] <= window, 0] = 0
     most = np.argsort(-cells_between(folded, tally, *runs.T), kind="stable")[:MOST_RUNS]
     chosen: list[list[int]] = runs[most].tolist()
@@ -395,7 +394,7 @@ def known_law(noisy: NoisyProfile, max_count: int | None = None) -> KnownLaw | N
 
 def _last(noisy: NoisyProfile) -> int:
     """Where the cells become sparse: the end of the last dense run, within FURTHEST or the reach of the noise."""
-    runs = dense_runs(np.maximum(noisy.values, 0), noisy.tally, window_of(noisy.noise), ENOUGH)
+    runs = dense_runs(*noisy.folded(), window_of(noisy.noise))
     longest = max(FURTHEST, noisy.noise.reach(1e-4))
     return max(3, int(np.minimum(runs[runs[:, 0] <= longest, 1], longest).max(initial=0)))
 

@@ -52,7 +52,7 @@ from scipy.linalg.lapack import dgbtrf, dgbtrs
 from ..arrays import Floats, Int64
 from ..errors import ConvergenceError, InputError
 from ..noise import DiscreteLaplace
-from ..noisy import NoisyProfile, combine
+from ..noisy import NoisyProfile
 from ._operators import Chain, Comb, Operator, Stretch, clip_rows, stretches_of
 from .linear import smoothed_tally
 from .methods import Fit, check_input
@@ -125,7 +125,7 @@ def _problem(noisy: NoisyProfile, bound: int | None) -> tuple[Int64, Floats, Ope
     """Points, shares of rows, channel, and the logarithm of what the channel leaves out of each row's probability."""
     noise = noisy.noise
     if noise.power == 1:
-        values, tally = combine([(np.clip(noisy.values, 0, bound), noisy.tally)])
+        values, tally = noisy.folded(bound)
         ends = (values == 0) | (values == (-1 if bound is None else bound))
         # a row inside has probability (1−a)/(1+a)·x, a folded one 1/(1+a)·x
         constant = np.where(ends, -math.log1p(noise.a), noise.log_scale)

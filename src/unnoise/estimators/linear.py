@@ -231,7 +231,7 @@ def _folded_inverse(noisy: NoisyProfile, bound: int | None) -> tuple[Int64, Floa
     """Power 1: three taps inside, two at a folded end."""
     if bound == 0:
         return np.zeros(1, dtype=np.int64), np.ones(1)
-    kappa, beta = second_difference_weight(noisy.noise), _beta(noisy.noise)
+    kappa, beta = second_difference_weight(noisy.noise), 1 / math.expm1(noisy.noise.epsilon)
     values, tally = noisy.folded()
     share = tally / noisy.cells
     if bound is not None and values[-1] > bound:
@@ -293,11 +293,6 @@ def repeated_taps(kappa: float, times: int) -> Floats:
     return taps
 
 
-def _beta(noise: DiscreteLaplace) -> float:
-    """β = a/(1−a)."""
-    return 1 / math.expm1(noise.epsilon) if noise.epsilon < 700 else 0.0
-
-
 def _weights_and_spread(
     g: Function, values: Int64, noise: DiscreteLaplace, bound: int | None
 ) -> tuple[Floats, Floats]:
@@ -314,7 +309,7 @@ def _weights_and_spread(
 def _folded_weights(
     g: Function, values: Int64, noise: DiscreteLaplace, bound: int | None
 ) -> tuple[Floats, Floats]:
-    kappa, beta = second_difference_weight(noise), _beta(noise)
+    kappa, beta = second_difference_weight(noise), 1 / math.expm1(noise.epsilon)
     top = LARGEST if bound is None else bound
     t = np.clip(values, 0, top)
     here = _evaluate(g, t)

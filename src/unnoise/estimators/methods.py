@@ -149,11 +149,11 @@ def check_max_count(max_count: Any, least: int = 0) -> int | None:
     return int(max_count)
 
 
-def check_input(noisy: Any, max_count: Any) -> int | None:
+def check_input(noisy: Any, max_count: Any, least: int = 0) -> int | None:
     """Check a noisy profile and a declared bound; return the bound."""
     if not isinstance(noisy, NoisyProfile):
         raise InputError(f"noisy must be a NoisyProfile, got {type(noisy).__name__}")
     check_noise(noisy.noise)
     if abs(int(noisy.values[0])) >= LARGEST or abs(int(noisy.values[-1])) >= LARGEST:
         raise InputError(f"noisy counts must be below 2^62, got {noisy.values[0]} to {noisy.values[-1]}")
-    return check_max_count(max_count)
+    return check_max_count(max_count, least)

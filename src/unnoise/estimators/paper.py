@@ -34,6 +34,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from scipy.fft import next_fast_len
 from scipy.optimize import linprog
 
 from .. import _sampler
@@ -164,7 +165,7 @@ def frame(noisy: NoisyProfile, max_count: int | None, eta: float, longest: int, 
     if max_count is None:
         n = max(0, int(noisy.values[-1]) + reach)
         if n + 2 * reach + 1 <= longest:
-            n = _good_length(n + 2 * reach + 1) - 2 * reach - 1
+            n = min(int(next_fast_len(n + 2 * reach + 1, real=True)), LONGEST) - 2 * reach - 1  # small prime factors
     else:
         n = check_integer("max_count", max_count, 0)
     if n + 2 * reach + 1 > longest:
@@ -181,13 +182,6 @@ def frame(noisy: NoisyProfile, max_count: int | None, eta: float, longest: int, 
             f"max_count={max_count}"
         )
     return framed
-
-
-def _good_length(least: int) -> int:
-    """Return the next length with small prime factors, for which the FFT is fast."""
-    from scipy.fft import next_fast_len
-
-    return min(int(next_fast_len(least, real=True)), max(least, LONGEST))
 
 
 def paper(noisy: NoisyProfile, *, norm: Any = 2, max_count: int | None = None, eta: float = 0.05) -> Fit:
