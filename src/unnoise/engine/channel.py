@@ -28,7 +28,7 @@ from ..arrays import Floats, Int64
 from ..noise import DiscreteLaplace
 
 __all__ = [
-    "FAR", "Bands", "Blocks", "Channel", "Dense", "Grid", "Seeing", "State", "blur_of", "counts_in_blocks",
+    "FAR", "Bands", "Blocks", "Channel", "Dense", "Grid", "Seeing", "State", "begun", "blur_of", "counts_in_blocks",
     "first_apart", "likely_strides", "resolved",
 ]  # fmt: skip
 
@@ -43,6 +43,9 @@ PIECES = 16
 
 MOST_STRIDE, STRAY = 100, 4.0
 """Largest number that all counts may be multiples of; standard errors by which the cells may stray from that."""
+
+EM_STEPS, LEAST = 20, 1e-9
+"""Steps of EM to begin with, towards the cells and not yet rough; share of the mean mass that every block keeps."""
 
 LARGEST = 1 << 12
 """Noisy counts above are not asked what they are multiples of: the others tell."""
@@ -223,6 +226,13 @@ class Seeing(Protocol[S]):
 
     def newton(self, held: Floats, curvature: Floats, state: S, gradient: Floats) -> tuple[Floats, float]:
         """Return −A⁻¹·gradient and log det A, A = prior + diag(curvature) + J, or raise LinAlgError."""
+
+
+def begun(channel: Seeing[Any], mass: Floats) -> Floats:
+    """Return θ after some steps of EM for the items seen."""
+    for _ in range(EM_STEPS):
+        mass = np.maximum(mass * channel.pull(channel.at(mass)), LEAST * mass.mean())
+    return np.asarray(np.log(mass / channel.widths))
 
 
 class Channel(Seeing[S], Protocol[S]):

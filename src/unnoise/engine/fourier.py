@@ -37,7 +37,7 @@ from scipy.fft import next_fast_len
 
 from ..arrays import Floats, Int64
 from ..noise import DiscreteLaplace
-from .channel import FAR, Blocks, Dense, Grid, State, counts_in_blocks
+from .channel import FAR, Blocks, Dense, Grid, State, begun, counts_in_blocks
 
 __all__ = ["FourierChannel", "Part", "SeenRows", "rows_of"]
 
@@ -56,9 +56,6 @@ BACKGROUND = 0.01
 
 LOST = math.log(1e8)
 """−log r^L: how strongly what lies past the transform's length is suppressed."""
-
-EM_STEPS, LEAST = 20, 1e-9
-"""Steps of EM to begin with, towards the cells and not yet rough; share of the mean mass that every block keeps."""
 
 AT_ONCE = 1 << 20
 """Numbers of a transform, over all sets of points that are looked at together: some ten megabytes."""
@@ -286,12 +283,6 @@ class FourierChannel(Dense):
         seen = min(1.0, self.exposure)
         return np.asarray(1 - seen + seen * self.pull(state))
 
-    def begun(self, mass: Floats) -> Floats:
-        """Return θ after some steps of EM for the items seen."""
-        for _ in range(EM_STEPS):
-            mass = np.maximum(mass * self.pull(self.at(mass)), LEAST * mass.mean())
-        return np.log(mass / self.widths)
-
     def _shifts(self, state: SeenRows) -> tuple[Floats, ...]:
         """For each part, the rows with one more count of each block; kept with the state, which is asked twice."""
         if not state.shifts:
@@ -356,7 +347,7 @@ class FourierChannel(Dense):
         beside = np.bincount(old.holding(old.atoms[~kept]), weights=state.mass[n:][~kept], minlength=n)
         density = ((state.mass[:n] + beside) / old.widths[:n])[old.holding(new.first[: new.covered])]
         mass = np.concatenate([density * new.widths[: new.covered], state.mass[n:][kept]])
-        return finer, finer.begun(mass)
+        return finer, begun(finer, mass)
 
     def unexplained(self, state: SeenRows) -> float:
         """Share of the cells that only the background explains."""

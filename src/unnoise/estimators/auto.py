@@ -15,12 +15,12 @@ the body of the profile is modelled by the engine (:mod:`unnoise.engine`).
 Where one noise leaves no body, or no model converged, the answer is ``likelihood``'s, else ``isotonic``'s, and
 ``diagnostics["fallback"]`` says why; of several noises the cells are taken as they are.
 
-*One noise*: all runs together through the banded channel, every count by itself; the maximum-likelihood profile begins
-the walks and proposes points. *Several*: each run by itself through the Fourier channel, counts taken from the run's
-first, in blocks: single counts at first and then as wide as half the noise, or wider so that there are at most
-MOST_BLOCKS. That channel also serves intervals by the model at any power: one run of counts from 0 upwards,
-which ends where cells become so sparse that each is seen by itself; the cells above it are only numbered. A sampled
-sketch sees a share s of the items: what it says of its cells is scaled up by 1/s, and the variance of sampling without
+*One noise*: all runs together through the banded channel, every count by itself; points are looked for where the
+maximum-likelihood profile has its masses. *Several*: each run by itself through the Fourier channel, counts taken from
+the run's first, in blocks: single counts at first and then as wide as half the noise, or wider so that there are at
+most MOST_BLOCKS. That channel also serves intervals by the model at any power: one run of counts from 0 upwards, which
+ends where cells become so sparse that each is seen by itself; the cells above it are only numbered. A sampled sketch
+sees a share s of the items: what it says of its cells is scaled up by 1/s, and the variance of sampling without
 replacement, (1 − s)/s²·(diag N − N·Nᵀ/m) for N of m cells, is added.
 """
 
@@ -36,7 +36,7 @@ import numpy as np
 
 from ..arrays import Floats, Int64, one_thread
 from ..engine.banded import BandedChannel, body_of, cells_between, dense_runs, window_of
-from ..engine.channel import Blocks, likely_strides, resolved
+from ..engine.channel import Blocks, begun, likely_strides, resolved
 from ..engine.fourier import FINENESS, NEGLIGIBLE, FourierChannel, Part
 from ..engine.points import Places, likely_points
 from ..engine.posterior import Posterior, posterior
@@ -238,16 +238,12 @@ def body_law(noisy: NoisyProfile, bound: int | None, *, points: bool = True) -> 
     if body is None:
         return None
     channel = BandedChannel(body, noisy.noise)
-    likely = likely_masses(noisy, bound, channel.counts)
-    width = max(1, round(channel.grid.scale))  # cells within one noise scale to either side: a rough first guess
-    local = cells_between(body.counts, body.tally, body.counts - width, body.counts + width) / (2 * width + 1) + 1e-3
-    start = local / local.sum()
-    start = 0.5 * start + 0.5 * likely if likely.any() else start
-    search = Search(channel, np.log(np.maximum(start, 1e-12)), math.log(1 / channel.counts.size))
+    even = np.full(channel.counts.size, 1 / channel.counts.size)
+    search = Search(channel, begun(channel, even), math.log(even[0]))
     search.walks()
     if points:
         places = Places(channel.counts, 0, 1.0, search.level)
-        found = likely_points(channel, likely, places)
+        found = likely_points(channel, likely_masses(noisy, bound, channel.counts), places)
         search.add(*(one if one.places.any() else replace(one, log_weight=one.log_weight + math.log(WITHIN_WALKS))
                      for one in found))  # fmt: skip
     if not search.models:
@@ -326,7 +322,7 @@ def _fit_run(
                 for stride in strides]  # fmt: skip
     cells, blocks = part.cells, channels[-1].blocks
     counts = np.union1d(blocks.first, np.rint(blocks.centres).astype(np.int64))
-    starts = [each.begun(each.widths * (cells / each.widths.sum())) for each in channels]
+    starts = [begun(each, each.widths * (cells / each.widths.sum())) for each in channels]
     places = np.arange(top + 1) if points and strides[-1] == 1 else None
     search = find_models(channels, starts, float(cells), counts, places)
     if search.best is None:

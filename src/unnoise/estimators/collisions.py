@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Floats, Int64, one_thread
-from ..engine.channel import FAR, Blocks, blur_of, counts_in_blocks, first_apart, likely_strides, resolved
+from ..engine.channel import FAR, Blocks, begun, blur_of, counts_in_blocks, first_apart, likely_strides, resolved
 from ..engine.fourier import FourierChannel, Part, rows_of
 from ..engine.posterior import Posterior, posterior
 from ..engine.search import Search, find_models
@@ -238,7 +238,7 @@ def _start(channel: FourierChannel, total: float) -> Floats:
     mass *= min(total / float(mass @ np.where(near, blocks.centres, 0.0)), most / float(mass.sum()))
     mass[~near] = 1.0
     mass[blocks.covered :] = np.maximum(mass[blocks.covered :], 1.0)
-    return channel.begun(mass)
+    return begun(channel, mass)
 
 
 def overload(noisy: NoisyProfile, used: Sequence[Range]) -> OverloadError:
