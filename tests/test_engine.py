@@ -134,7 +134,8 @@ def test_the_mode_is_stationary_and_its_evidence_that_of_laplace():
 
     def objective(theta):
         r = walk.differences(theta)
-        return channel.at(np.exp(theta)).value + walk.log_peak(precision) - 0.5 * float(precision @ r**2)
+        log_prior = 0.5 * np.log(precision).sum() + walk.log_det - 0.5 * float(precision @ r**2)
+        return channel.at(np.exp(theta)).value + log_prior
 
     top = objective(mode.theta)
     hessian = np.zeros((12, 12))

@@ -83,7 +83,7 @@ class Walk:
     """The prior of order ``order`` in the coordinate ``x`` over runs whose counts have ``position`` 0, 1, … in them.
 
     ``base`` is what θ is a walk around; ``level`` the mean of θ at the start of a run: that of even shares of 1, unless
-    given.
+    given. ``log_det`` is log det D.
     """
 
     def __init__(
@@ -152,10 +152,6 @@ class Walk:
                 product = precision * self.rows[p] * self.rows[q]
                 out[q - p][: self.size - self.order + p] += product[self.order - p :]
         return out
-
-    def log_peak(self, precision: Floats) -> float:
-        """Log density where D θ is the start's mean, without the factor (2π)^(−N/2)."""
-        return float(0.5 * np.log(precision).sum() + self.log_det)
 
 
 def _differences(x: Floats, position: Int64, order: int) -> Floats:
@@ -229,7 +225,7 @@ def find_mode(
     below what is ``wanted``.
     """
     held, widths = channel.hold(walk.bands(precision)), channel.widths
-    peak = walk.log_peak(precision)
+    peak = float(0.5 * np.log(precision).sum() + walk.log_det)  # log prior at D θ = the start's mean, less (2π)^(−N/2)
     theta, state, r = start, channel.at(widths * np.exp(start)), walk.differences(start)
     now = state.value + peak - 0.5 * float(precision @ (r * r))
     evidence, before = -np.inf, np.inf
