@@ -177,20 +177,21 @@ LEFT_OUT = {"unbounded": (TOTAL, ENTROPY)}
 """Questions that a notice of the profile leaves out: no interval for them would say anything."""
 
 
-def question(key: str) -> Question:
-    """Return the question of a key, however its words are joined.
+def question(key: str, name: str = "question") -> Question:
+    """Return the question of a key, however its words are joined; ``name`` is what the key was given for.
 
     >>> question("at-least-3").key, question("seen once").key, question("distinct") is DISTINCT
     ('at_least_3', 'exactly_1', True)
     """
-    name = re.sub(r"[\s_-]+", "_", str(key).strip().lower())
-    name = {"seen_once": "exactly_1", "once": "exactly_1", "reach": "distinct", "twice": "exactly_2"}.get(name, name)
-    match = re.fullmatch(r"(exactly|at_least)_([1-9]\d{0,17})", name)
+    words = re.sub(r"[\s_-]+", "_", str(key).strip().lower())
+    other = {"seen_once": "exactly_1", "once": "exactly_1", "reach": "distinct", "twice": "exactly_2"}
+    words = other.get(words, words)
+    match = re.fullmatch(r"(exactly|at_least)_([1-9]\d{0,17})", words)
     if match:
         return (exactly if match[1] == "exactly" else at_least)(int(match[2]))
-    if name not in SINGLE:
-        raise InputError(f"question must be {', '.join(SINGLE)}, exactly_K or at_least_K, got {key!r}")
-    return SINGLE[name]
+    if words not in SINGLE:
+        raise InputError(f"{name} must be exactly-K, at-least-K, distinct, total, median or entropy, got {key!r}")
+    return SINGLE[words]
 
 
 @dataclass(frozen=True)
@@ -213,7 +214,7 @@ class Asked:
     questions: list[Question] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "head", question(self.headline))
+        object.__setattr__(self, "head", question(self.headline, "headline"))
         check_level(self.level)
         for k in self.at_least or ():
             check_integer("at_least", k, 1)

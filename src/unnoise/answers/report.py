@@ -5,6 +5,8 @@ in its head makes sure. Tables are written here, so they are readable without sc
 page from the numbers it carries.
 
 All of it is computed from released, noisy data and public parameters: nothing here needs protecting again.
+
+The page is one form of a :class:`Document`, which :mod:`unnoise.answers.export` writes in others.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from importlib import resources
 from string import Template
@@ -28,12 +31,23 @@ from ..text import inert, inert_html, inert_json
 from .estimate import Estimate, number, percent
 from .plots import DARK, LIGHT
 from .questions import Asked, Curve, Question, Sheet, mark, sheets, true_curve
-from .render import csv_text, first_sentence, long_table, plain, protected, sensible, span, whole_dict
+from .render import (
+    Columns,
+    as_columns,
+    csv_text,
+    first_sentence,
+    long_table,
+    plain,
+    protected,
+    sensible,
+    span,
+    whole_dict,
+)
 
 if TYPE_CHECKING:
     from .profile import Profile
 
-__all__ = ["page_style", "report", "report_page", "warnings_of"]
+__all__ = ["Document", "page_style", "profiles_document", "report", "report_page", "warnings_of"]
 
 
 READING = """
@@ -317,3 +331,74 @@ def parameters(profile: Profile) -> str:
         for label, value, what in facts
     )
     return f'<dl class="facts">{entries}</dl>'
+
+
+# ── the same in any form ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class Document:
+    """Something to be written.
+
+    title, lead : what it is, and its first sentence
+    about : the promise and public parameters, by name
+
+    and, each made when a file needs it,
+
+    long : the one table of csv and parquet
+    tables : the tables that a person reads, by name
+    whole : everything, as plain Python
+    page : the HTML page
+    """
+
+    title: str
+    lead: str
+    about: Mapping[str, str]
+    long: Callable[[], Columns]
+    tables: Callable[[], Mapping[str, Columns]]
+    whole: Callable[[], Mapping[str, Any]]
+    page: Callable[[], str]
+
+
+def profiles_document(named: Mapping[str, Sheet], *, title: str, guarantee: str) -> Document:
+    """Return what is to be written about one profile or several groups."""
+    first = next(iter(named.values()))
+    groups = list(named) != [""]
+    about = {"guarantee": guarantee} if guarantee else {}
+    return Document(
+        title=title,
+        lead=(f"{next(iter(named))}: " if groups else "") + first_sentence(first).text,
+        about=about | {f"note {i}": note for i, note in enumerate(warnings_of(named), 1)},
+        long=lambda: long_table(named),
+        tables=lambda: {"answers": _answers(named, groups), "frequencies": _frequencies(named, groups)},
+        whole=lambda: whole_dict(named, guarantee),
+        page=lambda: report_page(named, title=title, guarantee=guarantee),
+    )
+
+
+def _whole(estimate: Estimate) -> Estimate:
+    """Round to whole things for a person, the interval outwards."""
+    if not math.isfinite(estimate.high):
+        return estimate
+    low, high = math.floor(estimate.low + 1e-9), math.ceil(estimate.high - 1e-9)
+    return Estimate(float(round(estimate.value)), estimate.stderr, float(low), float(high), estimate.level)
+
+
+def _answers(named: Mapping[str, Sheet], groups: bool) -> Columns:
+    rows = [(name, sheet, *pair) for name, sheet in named.items() for pair in sheet.shown]
+    columns: dict[str, list[Any]] = {"group": [row[0] for row in rows]} if groups else {}
+    columns["question"] = [question.labelled(sheet.asked.noun) for _, sheet, question, _ in rows]
+    kept = ("estimate", "low", "high", "note")
+    shown = [_whole(estimate) if question.whole else estimate for _, _, question, estimate in rows]
+    found = as_columns(shown) | {"note": [mark(row[3]) for row in rows]}
+    return columns | {key: found[key] for key in kept}
+
+
+def _frequencies(named: Mapping[str, Sheet], groups: bool) -> Columns:
+    rows = [(name, *triple) for name, sheet in named.items() for triple in sheet.ranges]
+    columns: dict[str, list[Any]] = {"group": [row[0] for row in rows]} if groups else {}
+    columns["times"] = [span(first, last) for _, first, last, _ in rows]
+    many = next(iter(named.values())).asked.noun.many
+    estimates = [_whole(row[3]) for row in rows]
+    return columns | {many: [e.value for e in estimates], "low": [e.low for e in estimates],
+                      "high": [e.high for e in estimates]}  # fmt: skip

@@ -13,9 +13,9 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 from threading import Lock, Timer
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ..answers.estimate import Estimate
-    from ..answers.export import Document
     from ..answers.profile import Profile
-    from ..answers.questions import Question, Sheet
+    from ..answers.questions import Asked, Question, Sheet
+    from ..answers.report import Document
     from ..reading.source import Batch
     from ._request import Showing
 
@@ -43,14 +43,27 @@ __all__ = [
 
 
 def check_output(
-    output: str | None, inputs: Iterable[str | None] = (), *, force: bool = False, folder: bool = False
+    output: str | None,
+    inputs: Iterable[str | None] = (),
+    *,
+    force: bool = False,
+    folder: bool = False,
+    document: bool = False,
 ) -> None:
-    """Refuse an output that is an input, exists already, or cannot be written; a set of groups is a folder."""
+    """Refuse an output that is an input, exists already, or cannot be written.
+
+    A set of groups is a ``folder``; the name of a ``document`` says by its end what is written.
+    """
     if output is None or output == "-":
         return
     from ..reading.formats import expand
 
     path = Path(output)
+    if document:
+        from ..answers.export import WRITERS
+
+        if path.suffix.lower() not in WRITERS:
+            raise InputError(f"{output}: the name must end in one of {', '.join(WRITERS)}, which says what is written")
     for name in inputs if path.exists() else ():
         if name is None or name == "-":
             continue
@@ -64,33 +77,33 @@ def check_output(
         raise InputError(f"{output} exists already and may have cost ε; --force replaces it")
 
 
-def check_answers(showing: Showing, inputs: Iterable[str | None]) -> None:
-    """Refuse an output for answers whose name does not say what to write, or that must not be written to."""
-    showing.asked()
-    if showing.output not in (None, "-"):
-        from ..answers.export import check_suffix
+def check_answers(showing: Showing, inputs: Iterable[str | None]) -> Asked:
+    """Return what the page is about; refuse what cannot be asked, and an output that must not be written to."""
+    from ..answers.questions import ITEM, Asked, noun
 
-        check_suffix(str(showing.output))
-    check_output(showing.output, inputs, force=showing.force)
+    parts = None if showing.at_least is None else [part.strip() for part in showing.at_least.split(",")]
+    if parts and not all(part.isascii() and part.isdigit() and 0 < int(part) < 10**18 for part in parts):
+        raise InputError(f"--at-least must be whole numbers ≥ 1 with commas between, got {showing.at_least!r}")
+    what = ITEM if showing.noun == ITEM.one else noun(showing.noun)
+    asked = Asked(None if parts is None else tuple(map(int, parts)), showing.headline, what)
+    check_output(showing.output, inputs, force=showing.force, document=True)
+    return asked
 
 
-def show_profiles(profiles: Mapping[str, Profile], guarantee: str, showing: Showing, *, quiet: bool = False) -> None:
+def show_profiles(
+    profiles: Mapping[str, Profile], guarantee: str, showing: Showing, asked: Asked, *, quiet: bool = False
+) -> None:
     """Write the profiles into the file asked for, if any, and print them unless that went to standard output.
 
     What cannot be written (a full disk) is printed none the less: it has cost ε.
     """
-    from ..answers.export import profiles_document
-    from ..answers.questions import sheets
-    from ..answers.report import report_page, warnings_of
+    from ..answers.questions import Sheet
+    from ..answers.report import profiles_document
 
     with saying("answering"):
-        named = sheets(profiles, showing.asked())
-    title = showing.title or "Private frequency profile"
+        named = {name: Sheet.of(profile, asked) for name, profile in profiles.items()}
     if showing.output is not None:
-        document = profiles_document(
-            named, title=title, guarantee=guarantee, warnings=warnings_of(named),
-            page=lambda: report_page(named, title=title, guarantee=guarantee),
-        )  # fmt: skip
+        document = profiles_document(named, title=showing.title or "Private frequency profile", guarantee=guarantee)
         try:
             write_document(document, showing.output)
         except OSError as error:
@@ -105,10 +118,10 @@ def show_profiles(profiles: Mapping[str, Profile], guarantee: str, showing: Show
 
 def write_document(document: Document, output: str) -> None:
     """Write a document as the end of the name says; - is the page, to standard output."""
-    from ..answers.export import WRITERS, check_suffix
+    from ..answers.export import WRITERS
 
     with saying(f"writing {'the page' if output == '-' else output}"):
-        content = WRITERS[".html" if output == "-" else check_suffix(output)](document)
+        content = WRITERS[".html" if output == "-" else PurePath(output).suffix.lower()](document)
         if output != "-":
             write_whole(output, content)
     if output == "-":
@@ -335,19 +348,16 @@ class ProgressLine:
             if self.shown:
                 self.bar.start()
 
-    def now(self, text: str, columns: Sequence[Any], total: float | None = None) -> None:
-        """Say something else from here on; the clock starts again."""
-        self.bar.columns = tuple(columns)
-        self.bar.reset(self.task, total=total, description=text, rate="")
-
 
 @contextmanager
-def _line(text: str, columns: Sequence[Any], total: int | None = None) -> Iterator[ProgressLine]:
-    """Say something for as long as this lasts."""
+def _line(text: str, columns: tuple[Any, ...], total: int | None = None) -> Iterator[ProgressLine]:
+    """Say something for as long as this lasts; the clock starts again, and for what was said before, afterwards."""
     outer = ProgressLine.here
     line = outer or ProgressLine()
-    before = line.bar.columns, line.bar.tasks[0].description, line.bar.tasks[0].total
-    line.now(inert_markup(text), columns, total)
+    before, task = line.bar.columns, line.bar.tasks[0]
+    said, steps = task.description, task.total
+    line.bar.columns = columns
+    line.bar.reset(line.task, total=total, description=inert_markup(text), rate="")
     ProgressLine.here = line
     try:
         yield line
@@ -359,7 +369,8 @@ def _line(text: str, columns: Sequence[Any], total: int | None = None) -> Iterat
                 line.shown = False
                 line.bar.stop()
         else:
-            line.now(before[1], before[0], before[2])
+            line.bar.columns = before
+            line.bar.reset(line.task, total=steps, description=said, rate="")
 
 
 def with_progress(batches: Iterable[Batch], total: int | None, label: str) -> Iterator[Batch]:
