@@ -91,7 +91,8 @@ def tally(counts: Int64) -> tuple[Int64, Int64]:
         counted = np.bincount(block - low)
         dense[: counted.size] += counted
     occupied = np.flatnonzero(dense)
-    return combine([(occupied + low, dense[occupied]), *far])
+    near = occupied + low, dense[occupied]
+    return combine([near, *far]) if far else near
 
 
 def combine(tallies: Iterable[tuple[Int64, Int64]]) -> tuple[Int64, Int64]:
@@ -147,7 +148,7 @@ class NoisyProfile:
         """
         counts = as_signed_integers(noisy_counts)
         layout = Layout(kind="known", cells=counts.size, domain=counts.size)
-        return NoisyCounts(counts, DiscreteLaplace(epsilon, power), layout).profile()
+        return cls(*tally(counts), DiscreteLaplace(epsilon, power), layout)
 
     @classmethod
     def from_tally(

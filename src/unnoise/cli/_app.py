@@ -117,7 +117,7 @@ def run() -> NoReturn:
 
 def main() -> None:
     """Run the command line; every error is one line."""
-    from . import answer, collector, experiments, files, ledger, sites  # noqa: F401  (registers the commands)
+    from . import answer, collector, experiments, files, sites  # noqa: F401  (registers the commands)
 
     _plain_warnings()
     try:

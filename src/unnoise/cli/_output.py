@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
-from threading import Lock, Timer
-from typing import TYPE_CHECKING, Any, ClassVar
+from threading import Event, Lock, Timer
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from ..guard import require_writable, write_whole
@@ -26,12 +26,13 @@ from ._app import in_options
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress
 
     from ..answers.estimate import Estimate
     from ..answers.profile import Profile
     from ..answers.questions import Asked, Question, Sheet
     from ..answers.report import Document
-    from ..reading.source import Batch
+    from ..reading.source import Batch, Source, Wanted
     from ._request import Showing
 
 __all__ = [
@@ -181,8 +182,8 @@ def _print_one(sheet: Sheet, console: Console) -> None:
     table = rich_table("question", "estimate", "95 % interval", "", left=("question", ""))
     for question, estimate in sheet.shown:
         value, low, high = sensible(estimate, whole=question.whole)
-        label, note = question.labelled(noun).lower(), mark(estimate)
-        table.add_row(inert_markup(label), f"[bold]{value}[/bold]", f"{low} – {high}", f"[yellow]{note}[/yellow]")
+        label, note = inert_markup(question.label.lower()), mark(estimate)
+        table.add_row(label, f"[bold]{value}[/bold]", f"{low} – {high}", f"[yellow]{note}[/yellow]")
     console.print(table)
     console.print()
     room = console.width - _width(_frequencies(sheet, 0), console)
@@ -214,8 +215,9 @@ def _grouped(sheet: Sheet) -> list[Question]:
 
     chosen = sheet.asked.at_least
     several = [exactly(1), at_least(2), at_least(10)] if chosen is None else [at_least(k) for k in sorted(set(chosen))]
+    asked = {question.key: question for question in sheet.asked.questions}
     wanted = dict.fromkeys([sheet.asked.head, DISTINCT, TOTAL, *several])
-    return [question for question in wanted if question.key in sheet.answers]
+    return [asked[question.key] for question in wanted if question.key in sheet.answers]
 
 
 def _print_groups(found: Mapping[str, Sheet], console: Console) -> None:
@@ -242,7 +244,7 @@ def _group_table(found: Mapping[str, Sheet]) -> Any:
 
     first = next(iter(found.values()))
     questions = _grouped(first)
-    table = rich_table("group", *(inert_markup(q.labelled(first.asked.noun).lower()) for q in questions))
+    table = rich_table("group", *(inert_markup(q.label.lower()) for q in questions))
     for column in table.columns:
         column.no_wrap = True
     for name, sheet in found.items():
@@ -267,7 +269,7 @@ def _question_table(found: Mapping[str, Sheet]) -> Any:
             value, low, high = sensible(estimate, whole=question.whole)
             note = mark(estimate)
             cells.append(f"[bold]{value}[/bold]\n{low} – {high}" + (f"\n[yellow]{note}[/yellow]" if note else ""))
-        table.add_row(inert_markup(question.labelled(first.asked.noun).lower()), *cells)
+        table.add_row(inert_markup(question.label.lower()), *cells)
     return table
 
 
@@ -282,7 +284,7 @@ def _print_blocks(found: Mapping[str, Sheet], console: Console) -> None:
             column.overflow = "fold"
         for question in _grouped(sheet):
             value, span = _cell(question, sheet.answers[question.key])
-            table.add_row(f"  {inert_markup(question.labelled(sheet.asked.noun).lower())}", value, span)
+            table.add_row(f"  {inert_markup(question.label.lower())}", value, span)
         console.print(table)
 
 
@@ -322,76 +324,80 @@ def print_json(value: Any) -> None:
     sys.stdout.write(inert_json(json.dumps(plain(value), indent=2, ensure_ascii=False)) + "\n")
 
 
-class ProgressLine:
-    """The one line on standard error that says what goes on, for how long or how far: it appears after a moment.
-
-    What begins while it is there takes it over and gives it back, so a command has one line however deep it calls.
-    """
-
-    here: ClassVar[ProgressLine | None] = None
-
-    def __init__(self) -> None:
-        from rich.progress import Progress
-
-        console = screen(stderr=True)
-        self.shown = console.is_terminal and not console.is_dumb_terminal  # which could not take it away again
-        self.bar = Progress(console=console, transient=True, disable=not self.shown, redirect_stdout=False)
-        self.task = self.bar.add_task("")
-        self.timer = Timer(PATIENCE, self._appear)
-        self.timer.daemon = True
-        self.lock = Lock()
-        if self.shown:
-            self.timer.start()
-
-    def _appear(self) -> None:
-        with self.lock:
-            if self.shown:
-                self.bar.start()
+_line: Progress | None = None
+"""The one line on standard error that says what goes on, for how long or how far, while it is there."""
 
 
 @contextmanager
-def _line(text: str, columns: tuple[Any, ...], total: int | None = None) -> Iterator[ProgressLine]:
-    """Say something for as long as this lasts; the clock starts again, and for what was said before, afterwards."""
-    outer = ProgressLine.here
-    line = outer or ProgressLine()
-    before, task = line.bar.columns, line.bar.tasks[0]
-    said, steps = task.description, task.total
-    line.bar.columns = columns
-    line.bar.reset(line.task, total=total, description=inert_markup(text), rate="")
-    ProgressLine.here = line
+def _saying(console: Console, text: str, columns: tuple[Any, ...], total: int | None = None) -> Iterator[Progress]:
+    """Say something for as long as this lasts, in one line that appears after a moment.
+
+    What begins while it is there takes it over and gives it back, so a command has one line however deep it calls.
+    """
+    from rich.progress import Progress
+
+    global _line
+    if _line is not None:
+        line, task = _line, _line.tasks[0]
+        before, said, steps = line.columns, task.description, task.total
+        line.columns = columns
+        line.reset(task.id, total=total, description=inert_markup(text), rate="")
+        try:
+            yield line
+        finally:
+            line.columns = before
+            line.reset(task.id, total=steps, description=said, rate="")
+        return
+    line = _line = Progress(*columns, console=console, transient=True, redirect_stdout=False)
+    line.add_task(inert_markup(text), total=total, rate="")
+    lock, gone = Lock(), Event()
+
+    def appear() -> None:
+        with lock:
+            if not gone.is_set():
+                line.start()
+
+    timer = Timer(PATIENCE, appear)
+    timer.daemon = True
+    timer.start()
     try:
         yield line
-    finally:
-        ProgressLine.here = outer
-        if outer is None:  # go, and leave no trace
-            line.timer.cancel()
-            with line.lock:
-                line.shown = False
-                line.bar.stop()
-        else:
-            line.bar.columns = before
-            line.bar.reset(line.task, total=steps, description=said, rate="")
+    finally:  # go, and leave no trace
+        _line = None
+        timer.cancel()
+        with lock:
+            gone.set()
+            line.stop()
 
 
-def with_progress(batches: Iterable[Batch], total: int | None, label: str) -> Iterator[Batch]:
-    """Pass batches through; on a terminal show rows, rate and time left once it takes longer than a moment."""
-    from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-    from rich.text import Text
+def with_progress(source: Source, wanted: Wanted) -> Iterator[Batch]:
+    """Yield what is wanted of a source; on a terminal show rows, rate and time left once it takes longer than a moment.
 
-    class Rate(ProgressColumn):
-        """Rows per second."""
-
-        def render(self, task: Any) -> Text:
-            return Text(f"{task.speed:,.0f} rows/s" if task.speed else "")
-
-    left = TimeRemainingColumn() if total else TimeElapsedColumn()
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,.0f} rows"), Rate(), left)
-    dropped = 0
-    with _line(label, columns, total) as line:
-        for batch in batches:
+    Rows that are left out are told there as well, and nowhere else.
+    """
+    console, dropped = screen(stderr=True), 0
+    if not console.is_terminal or console.is_dumb_terminal:  # which could not take the line away again
+        for batch in source.batches(wanted):
             yield batch
             dropped += batch.rows - batch.items.height
-            line.bar.advance(line.task, batch.rows)
+    else:
+        from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.text import Text
+
+        class Rate(ProgressColumn):
+            """Rows per second."""
+
+            def render(self, task: Any) -> Text:
+                return Text(f"{task.speed:,.0f} rows/s" if task.speed else "")
+
+        total = source.rows()
+        left = TimeRemainingColumn() if total else TimeElapsedColumn()
+        said, done = TextColumn("{task.description}"), TextColumn("{task.completed:,.0f} rows")
+        with _saying(console, "reading", (said, BarColumn(), done, Rate(), left), total) as line:
+            for batch in source.batches(wanted):
+                yield batch
+                dropped += batch.rows - batch.items.height
+                line.advance(line.tasks[0].id, batch.rows)
     if dropped:
         note(f"unnoise: {dropped:,} rows were left out because a column was empty (shown here only, kept nowhere)")
 
@@ -402,6 +408,10 @@ def saying(text: str, unit: str = "") -> Iterator[Callable[[int, int], None]]:
 
     What is yielded may be told (steps done, steps in all), which are shown with rate and time left.
     """
+    console = screen(stderr=True)
+    if not console.is_terminal or console.is_dumb_terminal:
+        yield lambda done, total: None
+        return
     from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     counting = TextColumn("{task.completed:,.0f} of {task.total:,.0f} " + unit)
@@ -410,12 +420,12 @@ def saying(text: str, unit: str = "") -> Iterator[Callable[[int, int], None]]:
         TextColumn("{task.fields[rate]}"), TimeRemainingColumn(),
     )  # fmt: skip
     started = time.monotonic()
-    with _line(text, (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())) as line:
+    with _saying(console, text, (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())) as line:
 
         def step(done: int, total: int) -> None:
-            line.bar.columns = known
+            line.columns = known
             rate = done / max(time.monotonic() - started, 1e-9)
             said = f"{rate:,.1f}/s" if rate >= 1 else f"{60 * rate:,.1f}/min"
-            line.bar.update(line.task, completed=done, total=total, rate=said)
+            line.update(line.tasks[0].id, completed=done, total=total, rate=said)
 
         yield step

@@ -67,14 +67,10 @@ def profile(request: Profiling) -> None:
     from ._output import check_answers, show_profiles
 
     asked = check_answers(request, [*request.inputs, request.domain])
-    profiles: Mapping[str, Profile]
-    profiles, guarantee = _sketched(request) if request.wants_sketch else direct_profiles(request)
-    show_profiles(profiles, guarantee, request, asked)
-
-
-def _sketched(request: Profiling) -> tuple[Mapping[str, Profile], str]:
-    """Answer through a sketch; what no estimator takes is refused before it costs ε."""
-    if request.method != "auto" or request.max_count is not None:
+    if not request.wants_sketch:
+        show_profiles(*direct_profiles(request), request, asked)
+        return
+    if request.method != "auto" or request.max_count is not None:  # refused before it costs ε
         from ..estimators.methods import check_max_count, check_method
 
         check_method(request.method, 2)
@@ -84,9 +80,10 @@ def _sketched(request: Profiling) -> tuple[Mapping[str, Profile], str]:
     charge.write(request.output, force=request.force)
     sketches = target.sketches if hasattr(target, "sketches") else {"": target}
     try:
-        return reconstruct_all(sketches, method=request.method, max_count=request.max_count), target.guarantee
+        profiles = reconstruct_all(sketches, method=request.method, max_count=request.max_count)
     except (ConvergenceError, OverloadError) as error:
         raise type(error)(f"{error}; this try spent its ε, so plan the next one") from None
+    show_profiles(profiles, target.guarantee, request, asked)
 
 
 @command(
@@ -223,7 +220,7 @@ def open_charge(request: Counting, what: str) -> Charge:
 
     The ledger is the one named, or the one beside the data; there is none for a stream without a name.
     """
-    from ..ledger import Ledger, ledger_beside
+    from ..ledger import FILE, Ledger
     from ..reading.formats import expand
 
     epsilon, book = request.spent, None
@@ -237,7 +234,7 @@ def open_charge(request: Counting, what: str) -> Charge:
         raise InputError("standard input needs a name in the ledger: give --dataset NAME")
     if where != "off" and (where or local):
         every = [str(place.resolve()) if isinstance(place, Path) else place for place in places]
-        book = Ledger(where or ledger_beside(local), names or every, request.limit)
+        book = Ledger(where or local[0].absolute().parent / FILE, names or every, request.limit)
     if book is not None:
         try:
             book.check(epsilon, unit)
@@ -275,7 +272,7 @@ def sketch_data(
             target = GroupedSketch(
                 as_names(request.groups), lambda: _new_sketch(request, types, domain, about), unknown=request.unknown
             )
-        batches = with_progress(source.batches(wanted), source.rows(), "reading")
+        batches = with_progress(source, wanted)
         feed(target, batches, persons=request.person is not None, as_items=wanted.person_is_item)
     return target
 
@@ -465,8 +462,7 @@ def direct_profiles(request: Profiling) -> tuple[dict[str, DirectProfile], str]:
         if pairs is not None:
             exact = {"": listed(pairs)}
         else:
-            batches = with_progress(source.batches(wanted), source.rows(), "reading")
-            rows = _held_rows(batches, persons_are_items=request.persons_are_items)
+            rows = _held_rows(with_progress(source, wanted), persons_are_items=request.persons_are_items)
             exact = count_exactly(rows, unit, groups, together=whole is not None)
     charge.write(request.output, force=request.force)
     from ..api import release_and_answer  # loads SciPy, which no error above has to wait for

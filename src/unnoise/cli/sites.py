@@ -264,7 +264,7 @@ def share_split(request: Splitting) -> None:
     counts = request.count_column or source.kind.counts
     wanted = Wanted(columns=columns, integers=integers, person=request.person, counts=counts)
     with saying("counting"):
-        read = with_progress(source.batches(wanted), source.rows(), "reading")
+        read = with_progress(source, wanted)
         feed(counting, read, persons=request.person is not None, as_items=wanted.person_is_item)
         shares = counting.split()
         for output, share in zip(request.outputs, (shares.seed, shares.difference)):

@@ -103,23 +103,6 @@ class Batch:
     group: pl.Series | None
     rows: int
 
-    def clean(self) -> Rows:
-        """Return the rows as sketches take them: types and nulls are settled already."""
-        import polars as pl
-
-        from ..sketches.inputs import Rows
-
-        columns = self.items.get_columns()
-        whole = [column.dtype == pl.Int64 for column in columns]
-        return Rows(
-            tuple(column.to_numpy() if integers else column for column, integers in zip(columns, whole)),
-            tuple("int" if integers else "str" for integers in whole),
-            self.items.height,
-            counts=None if self.counts is None else self.counts.to_numpy(),
-            person=None if self.person is None else (self.person,),
-            group=None if self.group is None else (self.group,),
-        )
-
 
 @dataclass(frozen=True)
 class Source:
@@ -189,12 +172,20 @@ class Source:
             return tuple("int" if wanted.integers else "str" for _ in wanted.columns)
         if self.stream is not None:
             raise InputError("the types of a stream are not known beforehand; write it to a file first")
-        schema = self.schema(wanted)
-        require_columns(str(self.wheres[0] or self.name), wanted.names, list(schema))
+        return self._stated_types(self.wheres[0], wanted)
+
+    def _stated_types(self, where: Location | None, wanted: Wanted) -> tuple[str, ...]:
+        """Return the types of an item by what the file says of its columns, all of them: a row must not be what tells.
+
+        Columns of a wrong type are refused.
+        """
         import polars as pl
 
-        empty = (pl.Series(name, [], dtype=schema[name]) for name in wanted.columns)
-        return tuple("int" if item_column(series, self.name).dtype == pl.Int64 else "str" for series in empty)
+        with _readable(self, where):
+            schema = self._schema(where, wanted)
+        require_columns(str(where or self.name), wanted.names, list(schema))
+        empty = self._batch(pl.DataFrame(schema={name: schema[name] for name in wanted.names}), wanted, where, 0)
+        return tuple("int" if dtype == pl.Int64 else "str" for dtype in empty.items.dtypes)
 
     def pairs(self) -> list[tuple[int, int]] | None:
         """Return each frequency with its number of items, where that is all the data say (a frequency list)."""
@@ -231,24 +222,13 @@ class Source:
     def batches(self, wanted: Wanted, chunk: int | None = None) -> Iterator[Batch]:
         """Yield the rows in batches of at most ``chunk``: where nobody says so, fewer of text than of integers."""
         stated = self.kind.typed and self.stream is None
-        slim = stated and set(self.item_types(wanted)) == {"int"}
-        chunk = chunk or (CHUNK if slim and wanted.person is None and wanted.group is None else CHUNK // 2)
         for where in self.wheres:
-            if stated:
-                self._require_types(where, wanted)
+            slim = stated and set(self._stated_types(where, wanted)) == {"int"}
+            most = chunk or (CHUNK if slim and wanted.person is None and wanted.group is None else CHUNK // 2)
             offset = 0
-            for frame in self.frames(where, wanted, chunk):
+            for frame in self.frames(where, wanted, most):
                 yield self._batch(frame, wanted, where, offset)
                 offset += frame.height
-
-    def _require_types(self, where: Location | None, wanted: Wanted) -> None:
-        """Refuse columns of a wrong type by what the file says of them: a row must not be what tells."""
-        import polars as pl
-
-        with _readable(self, where):
-            schema = self._schema(where, wanted)
-        require_columns(str(where or self.name), wanted.names, list(schema))
-        self._batch(pl.DataFrame(schema={name: schema[name] for name in wanted.names}), wanted, where, 0)
 
     def frames(self, where: Location | None, wanted: Wanted, chunk: int) -> Iterator[pl.DataFrame]:
         """Yield the wanted columns of one file as they are, at most ``chunk`` rows at a time."""
@@ -383,9 +363,26 @@ def feed(
 ) -> None:
     """Count all batches in one ingestion call; with ``persons`` they are gathered first, to limit each person.
 
-    ``as_items``: the person is the item (:attr:`Wanted.person_is_item`).
+    ``as_items``: the person is the item (:attr:`Wanted.person_is_item`). Types and nulls are settled already.
     """
-    target.take_in((batch.clean() for batch in batches), persons=persons, as_items=as_items)
+    import polars as pl
+
+    from ..sketches.inputs import Rows
+
+    def clean() -> Iterator[Rows]:
+        for batch in batches:
+            columns = batch.items.get_columns()
+            whole = [column.dtype == pl.Int64 for column in columns]
+            yield Rows(
+                tuple(column.to_numpy() if integers else column for column, integers in zip(columns, whole)),
+                tuple("int" if integers else "str" for integers in whole),
+                batch.items.height,
+                counts=None if batch.counts is None else batch.counts.to_numpy(),
+                person=None if batch.person is None else (batch.person,),
+                group=None if batch.group is None else (batch.group,),
+            )
+
+    target.take_in(clean(), persons=persons, as_items=as_items)
 
 
 def _standard_input(
