@@ -14,7 +14,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path, PurePath
 from threading import Event, Lock, Timer
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from ..answers.profile import Profile
     from ..answers.questions import Asked, Question, Sheet
     from ..answers.report import Document
-    from ..reading.source import Batch, Source, Wanted
+    from ..reading.source import Source, Wanted
+    from ..sketches.inputs import Rows
     from ._request import Showing
 
 __all__ = [
@@ -174,7 +175,6 @@ def _print_one(sheet: Sheet, console: Console) -> None:
     from ..answers.questions import mark
     from ..answers.render import first_sentence, rich_table, sensible, subtitle
 
-    noun = sheet.asked.noun
     before, value, between, after, note, _ = first_sentence(sheet)
     said = f"{inert_markup(before)}[bold]{value}[/bold]{' ' if between else ''}{between}{inert_markup(after)}"
     marked = f"{said.removesuffix('.')}: [yellow]{note}[/yellow]." if note else said
@@ -370,36 +370,37 @@ def _saying(console: Console, text: str, columns: tuple[Any, ...], total: int | 
             line.stop()
 
 
-def with_progress(source: Source, wanted: Wanted) -> Iterator[Batch]:
+def with_progress(source: Source, wanted: Wanted) -> Iterator[Rows]:
     """Yield what is wanted of a source; on a terminal show rows, rate and time left once it takes longer than a moment.
 
     Rows that are left out are told there as well, and nowhere else.
     """
     console, dropped = screen(stderr=True), 0
-    if not console.is_terminal or console.is_dumb_terminal:  # which could not take the line away again
-        for batch in source.batches(wanted):
-            yield batch
-            dropped += batch.rows - batch.items.height
-    else:
-        from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-        from rich.text import Text
-
-        class Rate(ProgressColumn):
-            """Rows per second."""
-
-            def render(self, task: Any) -> Text:
-                return Text(f"{task.speed:,.0f} rows/s" if task.speed else "")
-
-        total = source.rows()
-        left = TimeRemainingColumn() if total else TimeElapsedColumn()
-        said, done = TextColumn("{task.description}"), TextColumn("{task.completed:,.0f} rows")
-        with _saying(console, "reading", (said, BarColumn(), done, Rate(), left), total) as line:
-            for batch in source.batches(wanted):
-                yield batch
-                dropped += batch.rows - batch.items.height
-                line.advance(line.tasks[0].id, batch.rows)
+    shown = console.is_terminal and not console.is_dumb_terminal  # which could not take the line away again
+    with _reading(console, source.rows()) if shown else nullcontext() as line:
+        for rows in source.batches(wanted):
+            yield rows
+            dropped += rows.dropped
+            if line is not None:
+                line.advance(line.tasks[0].id, rows.size + rows.dropped)
     if dropped:
         note(f"unnoise: {dropped:,} rows were left out because a column was empty (shown here only, kept nowhere)")
+
+
+def _reading(console: Console, total: int | None) -> AbstractContextManager[Progress]:
+    """Say how many rows are read, of about how many."""
+    from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        """Rows per second."""
+
+        def render(self, task: Any) -> Text:
+            return Text(f"{task.speed:,.0f} rows/s" if task.speed else "")
+
+    left = TimeRemainingColumn() if total else TimeElapsedColumn()
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,.0f} rows"), Rate(), left)
+    return _saying(console, "reading", columns, total)
 
 
 @contextmanager

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from ..answers.profile import Profile
     from ..ledger import Ledger
     from ..reading.groups import GroupedSketch
-    from ..reading.source import Batch, Source, Wanted
+    from ..reading.source import Source, Wanted
+    from ..sketches.inputs import Rows
     from ..sketches.sketch import Sketch
     from ._request import Counting
 
@@ -254,7 +255,6 @@ def sketch_data(
 ) -> Sketch | GroupedSketch:
     """Make the sketch that was asked for and count all data in it; for ``answers``, prepare those meanwhile."""
     from ..reading.groups import GroupedSketch
-    from ..reading.source import feed
     from ._output import saying, with_progress
 
     target: Sketch | GroupedSketch
@@ -273,7 +273,7 @@ def sketch_data(
                 as_names(request.groups), lambda: _new_sketch(request, types, domain, about), unknown=request.unknown
             )
         batches = with_progress(source, wanted)
-        feed(target, batches, persons=request.person is not None, as_items=wanted.person_is_item)
+        target.take_in(batches, persons=request.person is not None, as_items=wanted.person_is_item)
     return target
 
 
@@ -326,12 +326,13 @@ def _domain(declared: str, request: Counting, wanted: Wanted, *, typed: bool) ->
 
     source = open_source([declared], header=not request.no_header)
     columns = (source.kind.item,) if source.kind.item else wanted.columns
-    batches: list[Batch] = list(source.batches(Wanted(columns=columns, integers=request.integers)))
+    batches = list(source.batches(Wanted(columns=columns, integers=request.integers)))
     import polars as pl
 
-    if not any(batch.items.height for batch in batches):
+    if not any(rows.size for rows in batches):
         raise InputError(f"{declared}: a domain must hold at least one item, got none")
-    table = pl.concat([batch.items for batch in batches]).unique(maintain_order=True)
+    tables = [pl.DataFrame(dict(zip(columns, rows.columns))) for rows in batches]
+    table = pl.concat(tables).unique(maintain_order=True)
     return table[columns[0]] if len(columns) == 1 else table
 
 
@@ -435,15 +436,15 @@ def reconstruct_all(
     return profiles
 
 
-def _held_rows(batches: Iterable[Batch], *, persons_are_items: bool = False) -> Iterator[pl.DataFrame]:
+def _held_rows(batches: Iterable[Rows], *, persons_are_items: bool = False) -> Iterator[pl.DataFrame]:
     """Yield the tables of :mod:`unnoise.holding`; a person who is the item needs no column of its own."""
-    for batch in batches:
-        names = {name: str(i) for i, name in enumerate(batch.items.columns)}
-        person = None if persons_are_items else batch.person
-        beside = {"times": batch.counts, "person": person, "group": batch.group}
-        yield batch.items.rename(names).with_columns(
-            **{name: column for name, column in beside.items() if column is not None}
-        )
+    import polars as pl
+
+    for rows in batches:
+        table = {str(i): column for i, column in enumerate(rows.columns)}
+        table |= {} if rows.counts is None else {"times": rows.counts}
+        table |= {} if rows.person is None or persons_are_items else {"person": rows.person[0]}
+        yield pl.DataFrame(table | ({} if rows.group is None else {"group": rows.group[0]}))
 
 
 def direct_profiles(request: Profiling) -> tuple[dict[str, DirectProfile], str]:

@@ -64,7 +64,7 @@ def _column_of_counts(source: Any, name: str) -> Any:
 
     from ..reading.source import Wanted
 
-    parts = [batch.items[name].to_numpy() for batch in source.batches(Wanted(columns=(name,), integers=True))]
+    parts = [rows.columns[0] for rows in source.batches(Wanted(columns=(name,), integers=True))]
     counts = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
     _require_some(source, counts.size)
     if counts.min() < 0:
@@ -77,9 +77,9 @@ def _counted(source: Any, wanted: Any) -> Any:
     import polars as pl
 
     frames = []
-    for batch in source.batches(wanted):
-        times = pl.lit(1, pl.Int64) if batch.counts is None else batch.counts
-        frames.append(batch.items.with_columns(times.alias("\0times")))
+    for rows in source.batches(wanted):
+        times = pl.lit(1, pl.Int64) if rows.counts is None else pl.Series(rows.counts)
+        frames.append(pl.DataFrame(dict(zip(wanted.columns, rows.columns))).with_columns(times.alias("\0times")))
     _require_some(source, sum(frame.height for frame in frames))
     items = list(wanted.columns)
     return pl.concat(frames).group_by(items).agg(pl.col("\0times").sum())["\0times"].to_numpy()

@@ -247,7 +247,7 @@ def share_split(request: Splitting) -> None:
     """Count data and write two shares; either file alone is random bits. Send each to its own server."""
     from ..guard import write_whole
     from ..protocols.shares import Site
-    from ..reading.source import Wanted, feed, open_source
+    from ..reading.source import Wanted, open_source
     from ._output import check_output, saying, with_progress
 
     for output in request.outputs:
@@ -265,7 +265,7 @@ def share_split(request: Splitting) -> None:
     wanted = Wanted(columns=columns, integers=integers, person=request.person, counts=counts)
     with saying("counting"):
         read = with_progress(source, wanted)
-        feed(counting, read, persons=request.person is not None, as_items=wanted.person_is_item)
+        counting.take_in(read, persons=request.person is not None, as_items=wanted.person_is_item)
         shares = counting.split()
         for output, share in zip(request.outputs, (shares.seed, shares.difference)):
             write_whole(output, share)

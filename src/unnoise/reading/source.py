@@ -2,7 +2,7 @@
 
 A :class:`Source` is one or several files of a :class:`~unnoise.reading.formats.Format`, addresses that polars opens,
 the result of an SQL query, or standard input; a :class:`Wanted` says which columns make an item and what else is
-needed. :meth:`Source.batches` then yields :class:`Batch` after :class:`Batch`.
+needed. :meth:`Source.batches` then yields batches of :class:`~unnoise.sketches.inputs.Rows`, as sketches take them in.
 
 Text formats hold strings: a column of them is read as text unless ``integers`` is set ("00123" must not become
 123). Parquet, Arrow and the result of a query have types of their own: integers stay integers, text stays text and
@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..errors import InputError
-from ..guard import quiet
+from ..sketches.inputs import Rows
 from .formats import (
     FORMATS,
     LINE,
@@ -49,12 +49,7 @@ from .streams import Wants, frequency_pairs
 if TYPE_CHECKING:
     import polars as pl
 
-    from ..protocols.shares import Site
-    from ..sketches.inputs import Rows
-    from ..sketches.sketch import Sketch
-    from .groups import GroupedSketch
-
-__all__ = ["CHUNK", "FORMATS", "LINE", "Batch", "Source", "Wanted", "feed", "open_source"]
+__all__ = ["CHUNK", "FORMATS", "LINE", "Source", "Wanted", "open_source"]
 
 CHUNK = 1 << 20
 """Rows in a batch, half as many where columns are text: fewer would cost time, more would cost memory."""
@@ -86,22 +81,6 @@ class Wanted:
         extra = [name for name in (self.counts, self.person, self.group) if name is not None]
         object.__setattr__(self, "names", list(dict.fromkeys([*self.columns, *extra])))
         object.__setattr__(self, "person_is_item", self.columns == (self.person,))
-
-
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """Some rows, complete in every wanted column.
-
-    items : one column per part of an item
-    counts, person, group : equally long, or None where not asked for
-    rows : rows read for this batch, the dropped ones included
-    """
-
-    items: pl.DataFrame
-    counts: pl.Series | None
-    person: pl.Series | None
-    group: pl.Series | None
-    rows: int
 
 
 @dataclass(frozen=True)
@@ -184,8 +163,8 @@ class Source:
         with _readable(self, where):
             schema = self._schema(where, wanted)
         require_columns(str(where or self.name), wanted.names, list(schema))
-        empty = self._batch(pl.DataFrame(schema={name: schema[name] for name in wanted.names}), wanted, where, 0)
-        return tuple("int" if dtype == pl.Int64 else "str" for dtype in empty.items.dtypes)
+        empty = self._clean(pl.DataFrame(schema={name: schema[name] for name in wanted.names}), wanted, where, 0)
+        return empty.types or ()
 
     def pairs(self) -> list[tuple[int, int]] | None:
         """Return each frequency with its number of items, where that is all the data say (a frequency list)."""
@@ -219,7 +198,7 @@ class Source:
                 return None
         return total
 
-    def batches(self, wanted: Wanted, chunk: int | None = None) -> Iterator[Batch]:
+    def batches(self, wanted: Wanted, chunk: int | None = None) -> Iterator[Rows]:
         """Yield the rows in batches of at most ``chunk``: where nobody says so, fewer of text than of integers."""
         stated = self.kind.typed and self.stream is None
         for where in self.wheres:
@@ -227,7 +206,7 @@ class Source:
             most = chunk or (CHUNK if slim and wanted.person is None and wanted.group is None else CHUNK // 2)
             offset = 0
             for frame in self.frames(where, wanted, most):
-                yield self._batch(frame, wanted, where, offset)
+                yield self._clean(frame, wanted, where, offset)
                 offset += frame.height
 
     def frames(self, where: Location | None, wanted: Wanted, chunk: int) -> Iterator[pl.DataFrame]:
@@ -290,7 +269,7 @@ class Source:
             )
         return kind
 
-    def _batch(self, frame: pl.DataFrame, wanted: Wanted, where: Location | None, offset: int) -> Batch:
+    def _clean(self, frame: pl.DataFrame, wanted: Wanted, where: Location | None, offset: int) -> Rows:
         """Give the columns their types and drop incomplete rows."""
         import polars as pl
 
@@ -309,10 +288,18 @@ class Source:
         complete = pl.DataFrame(columns)
         if any(series.null_count() for series in columns):
             complete = complete.drop_nulls()
-        counts, person, group = (
-            None if name is None else complete[name] for name in (wanted.counts, wanted.person, wanted.group)
+        items = [complete[name] for name in wanted.columns]
+        whole = [series.dtype == pl.Int64 for series in items]
+        person, group = (None if name is None else (complete[name],) for name in (wanted.person, wanted.group))
+        return Rows(
+            tuple(series.to_numpy() if integers else series for series, integers in zip(items, whole)),
+            tuple("int" if integers else "str" for integers in whole),
+            complete.height,
+            counts=None if wanted.counts is None else complete[wanted.counts].to_numpy(),
+            person=person,
+            group=group,
+            dropped=frame.height - complete.height,
         )
-        return Batch(complete.select(wanted.columns), counts, person, group, frame.height)
 
 
 def open_source(
@@ -355,34 +342,6 @@ def open_source(
         return Source("the query", QUERY, tuple(places), dialect, sql)
     name = str(places[0]) if len(places) == 1 else f"{names[0]} ({len(places)} files)"
     return Source(name, kind, tuple(places), dialect)
-
-
-@quiet
-def feed(
-    target: Sketch | GroupedSketch | Site, batches: Iterable[Batch], *, persons: bool = False, as_items: bool = False
-) -> None:
-    """Count all batches in one ingestion call; with ``persons`` they are gathered first, to limit each person.
-
-    ``as_items``: the person is the item (:attr:`Wanted.person_is_item`). Types and nulls are settled already.
-    """
-    import polars as pl
-
-    from ..sketches.inputs import Rows
-
-    def clean() -> Iterator[Rows]:
-        for batch in batches:
-            columns = batch.items.get_columns()
-            whole = [column.dtype == pl.Int64 for column in columns]
-            yield Rows(
-                tuple(column.to_numpy() if integers else column for column, integers in zip(columns, whole)),
-                tuple("int" if integers else "str" for integers in whole),
-                batch.items.height,
-                counts=None if batch.counts is None else batch.counts.to_numpy(),
-                person=None if batch.person is None else (batch.person,),
-                group=None if batch.group is None else (batch.group,),
-            )
-
-    target.take_in(clean(), persons=persons, as_items=as_items)
 
 
 def _standard_input(
