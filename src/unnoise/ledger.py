@@ -104,14 +104,14 @@ class Ledger:
     limit: Exact | None = None
     names: tuple[str, ...] = field(init=False, repr=False)
     """The names of the data."""
-    most: Fraction | None = field(init=False, repr=False)
+    _most: Fraction | None = field(init=False, repr=False)
     """The limit as the exact number it is."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", (self.data,) if isinstance(self.data, str) else tuple(self.data))
         if not self.names or not all(isinstance(name, str) and name.strip() for name in self.names):
             raise InputError(f"data must be named, got {self.data!r}")
-        object.__setattr__(self, "most", None if self.limit is None else exact_positive("limit", self.limit))
+        object.__setattr__(self, "_most", None if self.limit is None else exact_positive("limit", self.limit))
 
     def check(self, epsilon: Exact, unit: str) -> None:
         """Refuse a release that would pass the limit: before anything is read."""
@@ -151,7 +151,7 @@ class Ledger:
         limits = {name: entry.epsilon for entry in last for name in entry.data}
         for name in self.names:
             spent = before.get((name, unit), Fraction(0))
-            for limit in (one for one in (limits.get(name), self.most) if one is not None):
+            for limit in (one for one in (limits.get(name), self._most) if one is not None):
                 if spent + epsilon > limit:
                     raise PrivacyError(
                         f"ε for one {unit} of {name} must stay within {tidy(limit)}, got {tidy(spent)} spent and "
