@@ -270,7 +270,7 @@ def make_file(rng: random.Random) -> Read:
 
 def use_file(read: Read) -> None:
     """Read it into a sketch, as the command line does."""
-    from unnoise.reading.source import Wanted, feed, open_source
+    from unnoise.reading.source import Wanted, open_source
 
     place = Path(tempfile.gettempdir()) / f"unnoise-{os.getpid()}.{read.format}{read.ending}"
     try:
@@ -279,7 +279,7 @@ def use_file(read: Read) -> None:
         stream = io.BytesIO(read.data) if read.streamed else None
         source = open_source(["-" if read.streamed else place], format=read.format, stream=stream)
         columns = (source.kind.item,) if source.kind.item else ("x",)
-        feed(_kept("hashed"), source.batches(Wanted(columns=columns, counts=source.kind.counts)))
+        _kept("hashed").take_in(source.batches(Wanted(columns=columns, counts=source.kind.counts)))
     finally:
         place.unlink(missing_ok=True)
         if _kept("hashed")._broken or _kept("hashed")._types not in (None, ("str",)):

@@ -58,7 +58,7 @@ def commands() -> dict[tuple[str, ...], Any]:
     """Every command by its words; the application is built once and used from then on, which saves 0.07 s a call."""
     import typer.main
 
-    from unnoise.cli import _app, answer, collector, experiments, files, ledger, sites  # noqa: F401
+    from unnoise.cli import _app, answer, collector, experiments, files, sites  # noqa: F401
 
     whole: Any = typer.main.get_command(_app.app)
     _app.app = whole

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import typer
 
-from unnoise.cli import _app, answer, app, collector, experiments, files, ledger, sites
+from unnoise.cli import _app, answer, app, collector, experiments, files, sites
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "cli.md").read_text()
 GROUP = typer.main.get_command(app)
-assert {files, answer, collector, experiments, ledger, sites}  # importing them registers the commands
+assert {files, answer, collector, experiments, sites}  # importing them registers the commands
 
 
 def flat(group, above: str = "") -> dict:

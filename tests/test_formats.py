@@ -30,7 +30,7 @@ VALUES = ["a", "b;c", "a", 'say "so"', "ü"]
 
 
 def rows(source, wanted=X) -> list[object]:
-    return [value for batch in source.batches(wanted) for value in batch.items[wanted.columns[0]].to_list()]
+    return [value for batch in source.batches(wanted) for value in list(batch.columns[0])]
 
 
 def fault(call) -> str:
@@ -111,8 +111,8 @@ def test_what_uniq_writes(tmp_path) -> None:
     path = tmp_path / "words.txt"
     path.write_text("      3 to be\n     12  or not\n      1 \n")
     (batch,) = open_source([path], format="uniq").batches(Wanted(columns=("line",), counts="count"))
-    assert batch.items["line"].to_list() == ["to be", " or not", ""]
-    assert batch.counts.to_list() == [3, 12, 1]
+    assert batch.columns[0].to_list() == ["to be", " or not", ""]
+    assert batch.counts.tolist() == [3, 12, 1]
     path.write_text("  3 a\nb\n")
     message = fault(lambda: rows(open_source([path], format="uniq"), Wanted(columns=("line",), counts="count")))
     assert f"{path}, row 2: must be a number and a line" in message
@@ -123,8 +123,8 @@ def test_frequency_lists(tmp_path) -> None:
     path.write_text("# degree count\n1 3\n5,2\n")
     source = open_source([path])
     (batch,) = source.batches(Wanted(columns=(source.kind.item,), counts=source.kind.counts))
-    assert batch.items["item"].to_list() == [0, 1, 2, 3, 4]
-    assert batch.counts.to_list() == [1, 1, 1, 5, 5]
+    assert batch.columns[0].tolist() == [0, 1, 2, 3, 4]
+    assert batch.counts.tolist() == [1, 1, 1, 5, 5]
     path.write_text("# nothing\n")
     assert rows(open_source([path]), Wanted(columns=("item",), counts="frequency")) == []
     for line, expected in (("1 2 3", "must be two integers"), ("-1 2", "must be ≥ 0"), ("a b", "must be two integers")):
@@ -139,7 +139,7 @@ def test_frequency_lists_are_never_too_long(tmp_path) -> None:
     path.write_text(f"1 {10**11}\n{10**21} 3\n2 {10**30}\n")
     assert open_source([path]).pairs() == [(1, 10**11), (2**62, 3), (2, 2**62)]
     first = next(iter(open_source([path]).batches(Wanted(columns=("item",), counts="frequency"))))
-    assert first.items["item"].to_list() == list(range(first.items.height))
+    assert first.columns[0].tolist() == list(range(first.size))
     assert open_source(["-"], format="freqcount", stream=io.BytesIO(b"1 3\n")).pairs() == [(1, 3)]
     (tmp_path / "visits.csv").write_text("a\n1\n")
     assert open_source([tmp_path / "visits.csv"]).pairs() is None
@@ -184,8 +184,8 @@ def test_databases_are_read_by_their_own_types(kind, request) -> None:
     sql = "SELECT CAST(who AS TEXT) AS who, count(*) AS n FROM visits GROUP BY 1 ORDER BY 1;"
     queried = open_source([path], sql=sql)
     (batch,) = queried.batches(Wanted(columns=("who",), counts="n"))
-    assert batch.items["who"].to_list() == ["1", "2"]
-    assert batch.counts.to_list() == [2, 1]
+    assert batch.columns[0].to_list() == ["1", "2"]
+    assert batch.counts.tolist() == [2, 1]
     assert "must hold text or integers" in fault(lambda: rows(whole, Wanted(columns=("weight",))))
     assert "no column 'pag'" in fault(lambda: rows(whole, Wanted(columns=("pag",))))
     assert "the query failed" in fault(lambda: rows(open_source([path], sql="SELECT nothing FROM nowhere"), X))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from unnoise.errors import FormatError, IncompatibleError, InputError, SealedError
 from unnoise.reading.groups import MANIFEST, GroupedSketch, is_group_set
-from unnoise.reading.source import Wanted, feed, open_source
+from unnoise.reading.source import Wanted, open_source
 from unnoise.sketches.hashing import cells_of, hash_columns
 from unnoise.sketches.sketch import Sketch
 from unnoise.testing import noiseless, release
@@ -63,7 +63,7 @@ def test_streams_from_files(tmp_path):
     with noiseless():
         grouped = GroupedSketch(["A", "B"], make, unknown="drop")
     wanted = Wanted(columns=("x",), integers=True, group="g")
-    feed(grouped, open_source([path]).batches(wanted, chunk=100))
+    grouped.take_in(open_source([path]).batches(wanted, chunk=100))
     for name, sketch in grouped.sketches.items():
         np.testing.assert_array_equal(release(sketch).counts, true_cells(x for x, g in rows if g == name))
 
@@ -232,7 +232,7 @@ def test_a_file_with_a_column_named_group(tmp_path):
     with noiseless():
         grouped = GroupedSketch(["A", "B"], make)
     wanted = Wanted(columns=("group",), integers=True, group="where")
-    feed(grouped, open_source([tmp_path / "r.csv"]).batches(wanted))
+    grouped.take_in(open_source([tmp_path / "r.csv"]).batches(wanted))
     assert [int(sketch._held.array().sum()) for sketch in grouped.sketches.values()] == [2, 1]
 
 

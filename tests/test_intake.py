@@ -268,7 +268,7 @@ def test_what_is_raised_after_the_commit_says_that_all_was_counted(monkeypatch: 
 
     with testing.noiseless():
         sketch, late = Sketch.known(5, epsilon=1), Sketch.known(5, epsilon=1)
-    monkeypatch.setattr(intake.Located, "wipe", interrupted)
+    monkeypatch.setattr(intake.Located, "own", property(interrupted))
     with pytest.raises(KeyboardInterrupt) as error:
         sketch.update([1, 2])
     assert error.value.__notes__ == [intake.COUNTED]

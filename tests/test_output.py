@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -19,14 +20,14 @@ import pytest
 from command_tools import run_in
 from unnoise.answers.compare import compare
 from unnoise.answers.estimate import TOO_NOISY, Estimate
-from unnoise.answers.export import SUFFIXES, WRITERS, check_suffix, comparison_document, profiles_document
+from unnoise.answers.export import SUFFIXES, WRITERS, comparison_document
 from unnoise.answers.questions import Asked, Sheet, noun, sheets
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.answers.render import first_sentence, sensible
-from unnoise.answers.report import report_page
+from unnoise.answers.report import profiles_document, report_page
 from unnoise.api import direct
 from unnoise.cli import _output, main
-from unnoise.cli._output import print_sheets
+from unnoise.cli._output import check_output, print_sheets
 from unnoise.errors import InputError
 from unnoise.sketches.sketch import Sketch
 
@@ -42,9 +43,8 @@ def found() -> dict[str, Sheet]:
 
 @pytest.fixture(scope="module")
 def document(found):
-    return profiles_document(
-        found, title="Reach <b>", guarantee="ε = 50 *here*.", warnings=["mind"], page=lambda: "<html>page</html>"
-    )
+    made = profiles_document(found, title="Reach <b>", guarantee="ε = 50 *here*.")
+    return replace(made, about={**made.about, "note 1": "mind"}, page=lambda: "<html>page</html>")
 
 
 # ── one document, six kinds of file ───────────────────────────────────────────────────────────────────────────
@@ -106,10 +106,10 @@ def test_a_comparison_in_all_kinds():
 
 
 def test_other_ends_of_names_are_refused():
-    assert check_suffix("A.MD") == ".md"
+    check_output("A.MD", document=True)
     for wrong in ("out", "out.xls", "out.pdf", "out.html.gz"):
         with pytest.raises(InputError, match=r"must end in one of \.html, \.csv"):
-            check_suffix(wrong)
+            check_output(wrong, document=True)
 
 
 # ── on a terminal and in a pipe ───────────────────────────────────────────────────────────────────────────────
@@ -149,7 +149,7 @@ def test_marks_are_shown_everywhere(monkeypatch, capsys):
     noisy = Estimate(500.0, 400.0, 0.0, 9000.0, marked=True)
     bad = Sheet(profile, good.asked, {**good.answers, "exactly_1": noisy})
     documents = [
-        profiles_document({"": sheet}, title="t", guarantee="", warnings=[], page=str) for sheet in (good, bad)
+        profiles_document({"": sheet}, title="t", guarantee="") for sheet in (good, bad)
     ]
     for suffix in (".csv", ".md"):
         clean, marked = (WRITERS[suffix](document).decode() for document in documents)
@@ -174,7 +174,7 @@ def test_marks_are_shown_everywhere(monkeypatch, capsys):
 def test_one_shape_of_csv_and_of_json(found, shell, data):
     """What the page lets one download is what -o x.csv and -o x.json write."""
     page = report_page(found, title="t", guarantee="g")
-    document = profiles_document(found, title="t", guarantee="g", warnings=[], page=lambda: page)
+    document = profiles_document(found, title="t", guarantee="g")
     kept = dict(re.findall(r'data:(\S+?);base64,([^"]+)"', page))
     assert base64.b64decode(kept["text/csv"]) == WRITERS[".csv"](document)
     assert json.loads(base64.b64decode(kept["application/json"])) == json.loads(WRITERS[".json"](document))
@@ -349,7 +349,7 @@ def test_a_range_of_counts_is_an_answer_like_all_others():
     sketch = Sketch.hashed(2**10, epsilon=1, item_types=["int"])
     sketch.update(np.arange(400) % 211)
     named = sheets(reconstruct(sketch.release()))
-    document = profiles_document(named, title="x", guarantee="", warnings=(), page=str)
+    document = profiles_document(named, title="x", guarantee="")
     rows = list(csv.DictReader(io.StringIO(WRITERS[".csv"](document).decode())))
     for k in ("1", "2"):
         found = [row for row in rows if row["first"] == k == row["last"]]
@@ -360,7 +360,7 @@ def test_a_range_of_counts_is_an_answer_like_all_others():
 
 def test_markdown_holds_no_control_character():
     named = sheets({"\x1b[31mred": direct([1, 2, 2], epsilon=1)}, Asked(noun=noun("\x9buser")))
-    document = profiles_document(named, title="\x1b", guarantee="", warnings=(), page=str)
+    document = profiles_document(named, title="\x1b", guarantee="")
     assert all(c == "\n" or c.isprintable() for c in WRITERS[".md"](document).decode())
 
 

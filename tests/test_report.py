@@ -74,7 +74,7 @@ def test_ranges_cover_every_count_once(largest):
 def test_curves_agree_with_the_profile(one):
     profile, counts = one
     sheet = Sheet(profile, Asked(), {})
-    exact, reach = sheet.exact, sheet.reach
+    exact, reach = sheet.curves
     width = exact.last - exact.first + 1
     assert (exact.value * width).sum() == pytest.approx(profile.distinct.value, rel=1e-3)
     assert reach.value[0] == pytest.approx(profile.distinct.value)

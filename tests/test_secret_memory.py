@@ -18,7 +18,7 @@ import pytest
 from sketch_tools import make
 from unnoise import testing
 from unnoise.reading.groups import GroupedSketch
-from unnoise.reading.source import Wanted, feed, open_source
+from unnoise.reading.source import Wanted, open_source
 from unnoise.sketches.hashing import hash_words
 from unnoise.sketches.sketch import Sketch
 
@@ -130,7 +130,7 @@ def strict(**options: Any) -> Sketch:
 
 def from_a_file(folder: Path) -> None:
     (folder / "rows.csv").write_text(f"x\n{ALICE}\n")
-    feed(strict(), open_source([folder / "rows.csv"]).batches(Wanted(columns=("x",))))
+    strict().take_in(open_source([folder / "rows.csv"]).batches(Wanted(columns=("x",))))
 
 
 CALLS: dict[str, Callable[[Path], Any]] = {

@@ -42,10 +42,10 @@ from .noise import Exact, exact_positive, tidy
 if TYPE_CHECKING:
     from .sketches.sketch import Sketch
 
-__all__ = ["FILE", "Budget", "Entry", "Ledger", "is_ledger", "ledger_beside", "read_ledger", "sums", "total_budget"]
+__all__ = ["FILE", "Budget", "Entry", "Ledger", "is_ledger", "read_ledger", "sums", "total_budget"]
 
 FILE = "unnoise.ledger"
-"""Name of the ledger beside the data."""
+"""Name of the ledger beside the data: in the folder of the first file."""
 
 LONGEST = 1 << 26
 """Bytes of a ledger accepted: hundreds of thousands of releases."""
@@ -104,13 +104,14 @@ class Ledger:
     limit: Exact | None = None
     names: tuple[str, ...] = field(init=False, repr=False)
     """The names of the data."""
+    _most: Fraction | None = field(init=False, repr=False)
+    """The limit as the exact number it is."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", (self.data,) if isinstance(self.data, str) else tuple(self.data))
         if not self.names or not all(isinstance(name, str) and name.strip() for name in self.names):
             raise InputError(f"data must be named, got {self.data!r}")
-        if self.limit is not None:
-            exact_positive("limit", self.limit)
+        object.__setattr__(self, "_most", None if self.limit is None else exact_positive("limit", self.limit))
 
     def check(self, epsilon: Exact, unit: str) -> None:
         """Refuse a release that would pass the limit: before anything is read."""
@@ -150,8 +151,7 @@ class Ledger:
         limits = {name: entry.epsilon for entry in last for name in entry.data}
         for name in self.names:
             spent = before.get((name, unit), Fraction(0))
-            known = [limits.get(name), None if self.limit is None else exact_positive("limit", self.limit)]
-            for limit in (one for one in known if one is not None):
+            for limit in (one for one in (limits.get(name), self._most) if one is not None):
                 if spent + epsilon > limit:
                     raise PrivacyError(
                         f"ε for one {unit} of {name} must stay within {tidy(limit)}, got {tidy(spent)} spent and "
@@ -166,11 +166,6 @@ def sums(entries: Iterable[Entry]) -> dict[tuple[str, str], Fraction]:
         for name in entry.data if entry.what != "limit" else ():
             total[name, entry.unit] = total.get((name, entry.unit), Fraction(0)) + entry.epsilon
     return total
-
-
-def ledger_beside(paths: Sequence[str | os.PathLike[str]]) -> Path:
-    """Return where the ledger of some files is: in the folder of the first of them."""
-    return Path(paths[0]).absolute().parent / FILE
 
 
 def is_ledger(path: str | os.PathLike[str]) -> bool:

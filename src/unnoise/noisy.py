@@ -91,7 +91,8 @@ def tally(counts: Int64) -> tuple[Int64, Int64]:
         counted = np.bincount(block - low)
         dense[: counted.size] += counted
     occupied = np.flatnonzero(dense)
-    return combine([(occupied + low, dense[occupied]), *far])
+    near = occupied + low, dense[occupied]
+    return combine([near, *far]) if far else near
 
 
 def combine(tallies: Iterable[tuple[Int64, Int64]]) -> tuple[Int64, Int64]:

@@ -1,116 +1,31 @@
 """Answers as files: the end of the name says what is written.
 
-A :class:`Document` holds what any of them may need: a sentence, tables of numbers, the promise in words, everything as
-plain Python, and an HTML page. ``csv`` and ``parquet`` get one long table with a row per answer; ``xlsx`` a sheet per
-table; ``md`` and ``html`` what a person reads; ``json`` what a program reads. Text from data is inert in all of them.
-Documents are made of profiles, and of the answers of many sites (``-o`` of ``union``, ``overlap`` and ``table``).
+A :class:`~unnoise.answers.report.Document` holds what any of them may need: a sentence, tables of numbers, the promise
+in words, everything as plain Python, and an HTML page. ``csv`` and ``parquet`` get one long table with a row per
+answer; ``xlsx`` a sheet per table; ``md`` and ``html`` what a person reads; ``json`` what a program reads. Text from
+data is inert in all of them. Documents of profiles are made beside the page; here are those of the answers of many
+sites (``-o`` of ``union``, ``overlap`` and ``table``) and of estimators set side by side.
 """
 
 from __future__ import annotations
 
 import io
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from ..text import inert, inert_html
 from .estimate import Estimate
-from .questions import Sheet, mark
-from .render import (
-    HUGE,
-    NO_LIMIT,
-    Columns,
-    as_columns,
-    csv_text,
-    first_sentence,
-    long_table,
-    plain,
-    span,
-    whole_dict,
-)  # fmt: skip
+from .questions import mark
+from .render import HUGE, NO_LIMIT, Columns, csv_text, plain
+from .report import Document, page_style
 
 if TYPE_CHECKING:
     from .compare import Comparison
     from .consistent import SiteTable
 
-__all__ = [
-    "SUFFIXES", "WRITERS", "Document", "answers_document", "check_suffix", "comparison_document", "profiles_document",
-    "table_document",
-]  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class Document:
-    """Something to be written.
-
-    title, lead : what it is, and its first sentence
-    about : the promise and public parameters, by name
-
-    and, each made when a file needs it,
-
-    long : the one table of csv and parquet
-    tables : the tables that a person reads, by name
-    whole : everything, as plain Python
-    page : the HTML page
-    """
-
-    title: str
-    lead: str
-    about: Mapping[str, str]
-    long: Callable[[], Columns]
-    tables: Callable[[], Mapping[str, Columns]]
-    whole: Callable[[], Mapping[str, Any]]
-    page: Callable[[], str]
-
-
-def profiles_document(
-    named: Mapping[str, Sheet], *, title: str, guarantee: str, warnings: Sequence[str], page: Callable[[], str]
-) -> Document:
-    """Return what is to be written about one profile or several groups."""
-    first = next(iter(named.values()))
-    groups = list(named) != [""]
-    about = {"guarantee": guarantee} if guarantee else {}
-    return Document(
-        title=title,
-        lead=(f"{next(iter(named))}: " if groups else "") + first_sentence(first).text,
-        about=about | {f"note {i}": note for i, note in enumerate(warnings, 1)},
-        long=lambda: long_table(named),
-        tables=lambda: {"answers": _answers(named, groups), "frequencies": _frequencies(named, groups)},
-        whole=lambda: whole_dict(named, guarantee),
-        page=page,
-    )
-
-
-def _whole(estimate: Estimate) -> Estimate:
-    """Round to whole things for a person, the interval outwards."""
-    if not math.isfinite(estimate.high):
-        return estimate
-    low, high = math.floor(estimate.low + 1e-9), math.ceil(estimate.high - 1e-9)
-    return Estimate(float(round(estimate.value)), estimate.stderr, float(low), float(high), estimate.level)
-
-
-def _answers(named: Mapping[str, Sheet], groups: bool) -> Columns:
-    rows = [(name, sheet, *pair) for name, sheet in named.items() for pair in sheet.shown]
-    columns: dict[str, list[Any]] = {"group": [row[0] for row in rows]} if groups else {}
-    columns["question"] = [question.labelled(sheet.asked.noun) for _, sheet, question, _ in rows]
-    kept = ("estimate", "low", "high", "note")
-    shown = [_whole(estimate) if question.whole else estimate for _, _, question, estimate in rows]
-    found = as_columns(shown) | {"note": [mark(row[3]) for row in rows]}
-    return columns | {key: found[key] for key in kept}
-
-
-def _frequencies(named: Mapping[str, Sheet], groups: bool) -> Columns:
-    rows = [(name, *triple) for name, sheet in named.items() for triple in sheet.ranges]
-    columns: dict[str, list[Any]] = {"group": [row[0] for row in rows]} if groups else {}
-    columns["times"] = [span(first, last) for _, first, last, _ in rows]
-    many = next(iter(named.values())).asked.noun.many
-    estimates = [_whole(row[3]) for row in rows]
-    return columns | {many: [e.value for e in estimates], "low": [e.low for e in estimates],
-                      "high": [e.high for e in estimates]}  # fmt: skip
+__all__ = ["SUFFIXES", "WRITERS", "answers_document", "comparison_document", "table_document"]
 
 
 def comparison_document(found: Comparison) -> Document:
@@ -205,8 +120,6 @@ def _markdown(document: Document) -> bytes:
 
 def _plain_page(title: str, lead: str, tables: Mapping[str, Columns], about: Mapping[str, str]) -> str:
     """Return a small page of tables, in the style of the report."""
-    from .report import page_style
-
     parts = [f"<h1>{inert_html(title)}</h1><p class='lede'>{inert_html(lead)}</p>"]
     for columns in tables.values():
         head = "".join(f"<th>{inert_html(name)}</th>" for name in columns)
@@ -230,18 +143,6 @@ WRITERS: dict[str, Callable[[Document], bytes]] = {
 
 SUFFIXES = tuple(WRITERS)
 """The ends of names that say what is written."""
-
-
-def check_suffix(path: str) -> str:
-    """Return the end of a name that says what is to be written.
-
-    >>> check_suffix("out/report.HTML")
-    '.html'
-    """
-    suffix = PurePath(path).suffix.lower()
-    if suffix not in WRITERS:
-        raise InputError(f"{path}: the name must end in one of {', '.join(SUFFIXES)}, which says what is written")
-    return suffix
 
 
 ABOUT = {

@@ -180,20 +180,6 @@ class Grounds:
         share = min(1.0, stated / alone) if alone > 0 else 1.0
         return min(share, BELIEVED) if self.full else share
 
-    def band_variance(self, lo: Int64, hi: Int64) -> Floats:
-        """Variance of the number of items in each band: by the blocks up to the last row, by the tail above it."""
-        variance, tail = self.variance(self.shares(lo, hi)) + self.unseen, self.tail
-        if tail is None:
-            return variance
-        for k in (lo, np.where(hi < NO_END, hi + 1, lo)):
-            beyond = (k > self.top) & (hi >= lo)
-            if beyond.any():
-                variance[beyond] += np.maximum(tail.curve_variance(k[beyond]), 0)
-        single = (hi == lo) & (lo > self.top)
-        if single.any():
-            variance[single] = np.maximum(tail.entry_variance(lo[single]), 0) + 1 + self.unseen  # one item more or less
-        return variance
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ModelledProfile(Profile):
@@ -226,8 +212,7 @@ class ModelledProfile(Profile):
         """Limits within those of "at or above": falling, and never more than a k-th of all occurrences."""
         grounds, (curve_low, curve_high, most) = self._grounds, self._curve(level)
         lo, hi = np.maximum(lo, grounds.first), np.asarray(hi)
-        stderr = np.sqrt(grounds.band_variance(lo, hi))
-        low, high = self._limits(lo, hi, stderr, level)
+        stderr, low, high = self._limits(lo, hi, level)
         at = np.minimum(lo, grounds.top) - grounds.first
         open_above, beyond = (hi >= NO_END) & (lo <= grounds.top), lo > grounds.top
         high = np.where(open_above, curve_high[at], np.minimum(high, curve_high[at]))
@@ -254,26 +239,37 @@ class ModelledProfile(Profile):
             return value, np.where(lo <= grounds.top, expected, value)
         return expected, value if self.method == "auto" else expected
 
-    def _limits(self, lo: Int64, hi: Int64, stderr: Floats, level: float) -> tuple[Floats, Floats]:
-        """Limits around every centre, of which the outermost count.
+    def _limits(self, lo: Int64, hi: Int64, level: float) -> tuple[Floats, Floats, Floats]:
+        """Standard error of the number of items in each band, and limits around every centre: the outermost count.
 
-        To the error comes how many items of the count ``lo`` the noise can hide: of no account where more than that are
-        seen about it, up to a deviation of the noise further (items of 2,000 say nothing about those of 1). In a domain
-        the items that are left have limits, too: nearly none at 0 may be a hundred times as many.
+        The error is told by the blocks up to the last row, by the tail above it, give or take one item. For the limits
+        comes to it how many items of the count ``lo`` the noise can hide: of no account where more than that are seen
+        about it, up to a deviation of the noise further (items of 2,000 say nothing about those of 1). In a domain the
+        items that are left have limits, too: nearly none at 0 may be a hundred times as many.
         """
-        grounds, posterior = self._grounds, self._grounds.posterior
+        grounds, posterior, tail = self._grounds, self._grounds.posterior, self._grounds.tail
+        variance = grounds.variance(grounds.shares(lo, hi)) + grounds.unseen
+        if tail is not None:
+            for k in (lo, np.where(hi < NO_END, hi + 1, lo)):
+                beyond = (k > grounds.top) & (hi >= lo)
+                if beyond.any():
+                    variance[beyond] += np.maximum(tail.curve_variance(k[beyond]), 0)
+            single = (hi == lo) & (lo > grounds.top)
+            if single.any():
+                variance[single] = np.maximum(tail.entry_variance(lo[single]), 0) + 1 + grounds.unseen
         blocks, blur = posterior.channel.blocks, round(math.sqrt(self.noisy.noise.variance))
         about = np.maximum(grounds.shares(lo, np.minimum(hi, lo + blur)) @ posterior.mean, 0.0)
         at = np.minimum(np.searchsorted(blocks.stop[: blocks.covered], lo, side="right"), blocks.covered - 1)
         noise = np.where(lo <= grounds.top, np.sqrt(posterior.hidden)[at], 0.0)
         drowned = noise * np.exp(-0.5 * np.minimum(about / np.maximum(noise, 1e-9), 40.0) ** 2)
-        stderr, ends = np.hypot(stderr, drowned), []
+        stderr, ends = np.sqrt(variance), []
+        reached = np.hypot(stderr, drowned)
         for centre in self._centres(lo, hi):
-            ends.append(positive_limits(centre, stderr, level))
+            ends.append(positive_limits(centre, reached, level))
             if math.isfinite(grounds.whole):
-                low, high = positive_limits(np.maximum(grounds.whole - centre, 0.0), stderr, level)
+                low, high = positive_limits(np.maximum(grounds.whole - centre, 0.0), reached, level)
                 ends.append((np.maximum(grounds.whole - high, 0.0), grounds.whole - low))
-        return np.min([low for low, _ in ends], axis=0), np.max([high for _, high in ends], axis=0)
+        return stderr, np.min([low for low, _ in ends], axis=0), np.max([high for _, high in ends], axis=0)
 
     def _beyond(self, lo: Int64, hi: Int64, level: float, found: Limits) -> Limits:
         """Bands above the blocks: of those without an end limits are as far from the value as at the last block.
@@ -315,7 +311,7 @@ class ModelledProfile(Profile):
             k = np.arange(self._grounds.first, self._grounds.top + 1)
             ends = np.full_like(k, NO_END)
             value, (fewer, more) = self._centres(k, ends)[0], self._hidden_steps
-            low, high = self._limits(k, ends, np.sqrt(self._grounds.band_variance(k, ends)), level)
+            _, low, high = self._limits(k, ends, level)
             low, high = np.minimum(low, value - fewer), np.maximum(high, value - more)
             low, high = np.maximum.accumulate(low[::-1])[::-1], np.maximum(np.minimum.accumulate(high), value)
             self._known_curves[level] = low, high, self.total.at(level).high

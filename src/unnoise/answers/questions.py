@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -97,7 +97,7 @@ def noun(text: str) -> Noun:
 
 @dataclass(frozen=True)
 class Question:
-    """Something to ask a profile.
+    """Something to ask a profile; two of the same key are the same.
 
     key : its name in JSON
     label, meaning, sentence : words, in which {many} and {verb} stand for the items, {about} for the answer
@@ -107,7 +107,7 @@ class Question:
     """
 
     key: str
-    label: str
+    label: str = field(compare=False)
     meaning: str = field(compare=False)
     sentence: str = field(compare=False)
     ask: Callable[[Profile], Estimate] = field(compare=False, repr=False)
@@ -118,10 +118,6 @@ class Question:
     def name(self) -> str:
         """The key in words: how a plan calls it."""
         return self.key.replace("_", " ")
-
-    def labelled(self, noun: Noun) -> str:
-        """Return the label for such items."""
-        return self.label.format(**vars(noun))
 
 
 def exactly(k: int) -> Question:
@@ -177,20 +173,21 @@ LEFT_OUT = {"unbounded": (TOTAL, ENTROPY)}
 """Questions that a notice of the profile leaves out: no interval for them would say anything."""
 
 
-def question(key: str) -> Question:
-    """Return the question of a key, however its words are joined.
+def question(key: str, name: str = "question") -> Question:
+    """Return the question of a key, however its words are joined; ``name`` is what the key was given for.
 
     >>> question("at-least-3").key, question("seen once").key, question("distinct") is DISTINCT
     ('at_least_3', 'exactly_1', True)
     """
-    name = re.sub(r"[\s_-]+", "_", str(key).strip().lower())
-    name = {"seen_once": "exactly_1", "once": "exactly_1", "reach": "distinct", "twice": "exactly_2"}.get(name, name)
-    match = re.fullmatch(r"(exactly|at_least)_([1-9]\d{0,17})", name)
+    words = re.sub(r"[\s_-]+", "_", str(key).strip().lower())
+    other = {"seen_once": "exactly_1", "once": "exactly_1", "reach": "distinct", "twice": "exactly_2"}
+    words = other.get(words, words)
+    match = re.fullmatch(r"(exactly|at_least)_([1-9]\d{0,17})", words)
     if match:
         return (exactly if match[1] == "exactly" else at_least)(int(match[2]))
-    if name not in SINGLE:
-        raise InputError(f"question must be {', '.join(SINGLE)}, exactly_K or at_least_K, got {key!r}")
-    return SINGLE[name]
+    if words not in SINGLE:
+        raise InputError(f"{name} must be exactly-K, at-least-K, distinct, total, median or entropy, got {key!r}")
+    return SINGLE[words]
 
 
 @dataclass(frozen=True)
@@ -202,7 +199,7 @@ class Asked:
     noun : what the items are called
     level : confidence level of the intervals
     head : the question of the headline
-    questions : all questions, in the order of the page
+    questions : all questions, in the order of the page; label and meaning speak of the noun
     """
 
     at_least: tuple[int, ...] | None = None
@@ -213,14 +210,17 @@ class Asked:
     questions: list[Question] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "head", question(self.headline))
+        head, words = question(self.headline, "headline"), vars(self.noun)
         check_level(self.level)
         for k in self.at_least or ():
             check_integer("at_least", k, 1)
         reaches = REACHES if self.at_least is None else tuple(sorted(set(self.at_least)))
         several = [exactly(1), exactly(2)] if self.at_least is None else [exactly(1)]
         found = [DISTINCT, TOTAL, *several, *(at_least(k) for k in reaches), MEDIAN, ENTROPY]
-        object.__setattr__(self, "questions", found if self.head in found else [self.head, *found])
+        found = found if head in found else [head, *found]
+        told = [replace(q, label=q.label.format(**words), meaning=q.meaning.format(**words)) for q in found]
+        object.__setattr__(self, "questions", told)
+        object.__setattr__(self, "head", told[found.index(head)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,29 +284,27 @@ class Sheet:
         """What a table lists: where nobody chose the thresholds, only those that half an item may have reached."""
         chosen = self.asked.at_least is not None
         found = [(q, self.answers[q.key]) for q in self.asked.questions if q.key in self.answers]
-        return [(q, e) for q, e in found if chosen or not q.whole or q is MEDIAN or e.high >= 0.5]
+        return [(q, e) for q, e in found if chosen or not q.whole or q == MEDIAN or e.high >= 0.5]
 
     @cached_property
-    def exact(self) -> Curve:
-        """How many items were seen exactly t times, over ranges up to the largest t that half an item may reach."""
+    def curves(self) -> tuple[Curve, Curve]:
+        """How many items were seen exactly t times, over ranges up to the largest t that half an item may reach.
+
+        And how many were seen at least t times, for the first t of each range.
+        """
         reached = np.cumsum((self.profile.mass * self.profile.items)[::-1])[::-1]
         support = self.profile.support[reached >= 0.5]
         first, last = count_ranges(max(int(support[-1]) if support.size else 1, 2))
         value, _, low, high = self.profile._answers(first, last, self.asked.level, 1.0)
         width = last - first + 1
-        return Curve(first, last, value / width, low / width, high / width)
-
-    @cached_property
-    def reach(self) -> Curve:
-        """How many items were seen at least t times, for the first t of each range."""
-        first = self.exact.first
+        exact = Curve(first, last, value / width, low / width, high / width)
         value, _, low, high = self.profile._answers(first, np.full_like(first, NO_END), self.asked.level, 1.0)
-        return Curve(first, first, value, low, high)
+        return exact, Curve(first, first, value, low, high)
 
     @cached_property
     def ranges(self) -> list[tuple[int, int, Estimate]]:
         """First, last and the items in each range of counts, an answer like all others."""
-        ends = zip(self.exact.first.tolist(), self.exact.last.tolist())
+        ends = zip(self.curves[0].first.tolist(), self.curves[0].last.tolist())
         return [(first, last, self.profile._band(first, last, self.asked.level, 1)) for first, last in ends]
 
 

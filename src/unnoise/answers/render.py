@@ -14,14 +14,13 @@ import numpy as np
 from ..arrays import Int64
 from ..text import inert_cell, inert_html
 from .estimate import Estimate
-from .questions import ITEM, MEDIAN, TOTAL, Asked, Sheet, mark
-from .questions import question as question_of
+from .questions import MEDIAN, TOTAL, Asked, Sheet, mark
 
 if TYPE_CHECKING:
     from .profile import Profile, Table
 
 __all__ = [
-    "Columns", "Said", "as_columns", "chosen_counts", "csv_text", "first_sentence", "long_table", "plain",
+    "Columns", "Said", "chosen_counts", "csv_text", "first_sentence", "long_table", "plain",
     "profile_html", "profile_text", "protected", "rich_table", "sensible", "span",
     "table_html", "table_text", "whole_dict",
 ]  # fmt: skip
@@ -139,9 +138,10 @@ def headline(profile: Profile) -> list[tuple[str, ...]]:
     """Return label, estimate, interval and mark of the answers that head every rendering."""
     rows: list[tuple[str, ...]] = []
     sheet = Sheet.of(profile, Asked(at_least=()))
-    for question, estimate in ((question_of(key), sheet.answers[key]) for key in HEAD if key in sheet.answers):
+    asked = {question.key: question for question in sheet.asked.questions}
+    for question, estimate in ((asked[key], sheet.answers[key]) for key in HEAD if key in sheet.answers):
         value, low, high = sensible(estimate, whole=question.whole)
-        label = question.labelled(ITEM).lower() + ("" if question.whole else " (nats)")
+        label = question.label.lower() + ("" if question.whole else " (nats)")
         rows.append((label, value, f"{low} – {high}", mark(estimate)))
     return rows
 
@@ -292,16 +292,6 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def as_columns(estimates: Sequence[Estimate]) -> dict[str, list[Any]]:
-    """Return estimates as columns."""
-    return {
-        "estimate": [e.value for e in estimates], "low": [e.low for e in estimates],
-        "high": [e.high for e in estimates], "level": [e.level for e in estimates],
-        "interval": [e.kind for e in estimates], "data_share": [e.data_share for e in estimates],
-        "note": [mark(e) for e in estimates],
-    }  # fmt: skip
-
-
 def span(first: int, last: int) -> str:
     """Write a range of counts.
 
@@ -321,7 +311,12 @@ def long_table(named: Mapping[str, Sheet]) -> Columns:
         rows += [(name, "range", first, last, estimate) for first, last, estimate in sheet.ranges]
     columns: dict[str, list[Any]] = {} if list(named) == [""] else {"group": [row[0] for row in rows]}
     columns |= {"question": [r[1] for r in rows], "first": [r[2] for r in rows], "last": [r[3] for r in rows]}
-    return columns | as_columns([row[4] for row in rows])
+    answers = [row[4] for row in rows]
+    return columns | {
+        "estimate": [e.value for e in answers], "low": [e.low for e in answers], "high": [e.high for e in answers],
+        "level": [e.level for e in answers], "interval": [e.kind for e in answers],
+        "data_share": [e.data_share for e in answers], "note": [mark(e) for e in answers],
+    }  # fmt: skip
 
 
 def csv_text(long: Columns) -> str:

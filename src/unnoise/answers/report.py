@@ -5,6 +5,8 @@ in its head makes sure. Tables are written here, so they are readable without sc
 page from the numbers it carries.
 
 All of it is computed from released, noisy data and public parameters: nothing here needs protecting again.
+
+The page is one form of a :class:`Document`, which :mod:`unnoise.answers.export` writes in others.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from importlib import resources
 from string import Template
@@ -27,14 +30,26 @@ from ..noise import tidy
 from ..text import inert, inert_html, inert_json
 from .estimate import Estimate, number, percent
 from .plots import DARK, LIGHT
-from .questions import Asked, Curve, Question, Sheet, mark, sheets, true_curve
-from .render import csv_text, first_sentence, long_table, plain, protected, sensible, span, whole_dict
+from .questions import Asked, Curve, Sheet, mark, sheets, true_curve
+from .render import (
+    Columns,
+    csv_text,
+    first_sentence,
+    long_table,
+    plain,
+    protected,
+    sensible,
+    span,
+    whole_dict,
+)
 
 if TYPE_CHECKING:
     from .profile import Profile
 
-__all__ = ["page_style", "report", "report_page", "warnings_of"]
+__all__ = ["Document", "page_style", "profiles_document", "report", "report_page", "warnings_of"]
 
+
+TEMPLATES = resources.files("unnoise.answers").joinpath("templates")
 
 READING = """
 <p>A <em>profile</em> says how many different $many $verb exactly once, exactly twice, and so on; it does not say
@@ -105,10 +120,10 @@ def report_page(
         "csv": ("text/csv", csv_text(long_table(named)).encode()),
         "json": ("application/json", inert_json(json.dumps(plain(whole_dict(named, guarantee)), indent=2)).encode()),
     }
-    return Template(_file("report.html")).substitute(
+    return Template(TEMPLATES.joinpath("report.html").read_text("utf-8")).substitute(
         title=inert_html(title),
         style=page_style(),
-        script=_file("report.js"),
+        script=TEMPLATES.joinpath("report.js").read_text("utf-8"),
         version=__version__,
         made=date.today().isoformat(),
         file="profile",
@@ -134,10 +149,6 @@ def report_page(
     )
 
 
-def _file(name: str) -> str:
-    return resources.files("unnoise.answers").joinpath("templates", name).read_text(encoding="utf-8")
-
-
 def page_style() -> str:
     """Return the style of every page: both palettes as variables, and the layout.
 
@@ -149,7 +160,7 @@ def page_style() -> str:
         f"@media screen and (prefers-color-scheme:dark)"
         f'{{:root:not([data-theme="light"]){{{dark};color-scheme:dark}}}}\n'
         f'@media screen{{:root[data-theme="dark"]{{{dark};color-scheme:dark}}}}\n'
-        f"{_file('report.css')}"
+        f"{TEMPLATES.joinpath('report.css').read_text('utf-8')}"
     )
 
 
@@ -170,8 +181,8 @@ def _profile_data(name: str, sheet: Sheet, truth: Int64 | None, names: Sequence[
     return {
         "name": inert(name),
         "said": {"before": before, "value": value, "between": between, "after": after, "mark": note, "lede": lede},
-        "exactly": _curve_data(sheet.exact, truth, at_least=False),
-        "atleast": _curve_data(sheet.reach, truth, at_least=True),
+        "exactly": _curve_data(sheet.curves[0], truth, at_least=False),
+        "atleast": _curve_data(sheet.curves[1], truth, at_least=True),
     }
 
 
@@ -193,8 +204,7 @@ def _multiples(named: Mapping[str, Sheet]) -> str:
             f'<li><button type="button" aria-pressed="{"true" if index == 0 else "false"}"><b>{inert_html(name)}</b>'
             f"<i></i><span>{value} ({low}–{high})</span></button></li>"
         )
-    label = inert_html(asked.head.labelled(asked.noun))
-    caption = f'<p class="note">{label}, by group; all pictures have the same scales.</p>'
+    caption = f'<p class="note">{inert_html(asked.head.label)}, by group; all pictures have the same scales.</p>'
     return f'{caption}<ul class="small" aria-label="Groups, all on the same scales">{"".join(cells)}</ul>'
 
 
@@ -220,43 +230,37 @@ def warnings_of(named: Mapping[str, Sheet]) -> list[str]:
 
 
 def answers_table(named: Mapping[str, Sheet]) -> str:
-    """Write the answers: of one profile with their precision, of several side by side."""
-    asked = next(iter(named.values())).asked
+    """Write the answers: of one profile in three cells, the precision among them; of several side by side, one each."""
+    asked, alone = next(iter(named.values())).asked, len(named) == 1
     columns = [dict(sheet.shown) for sheet in named.values()]
     interval = f"{100 * asked.level:g} % interval"
-    heads = list(named) if len(named) > 1 else ["Estimate", interval, "Precision"]
+    heads, names = (["Estimate", interval, "Precision"], [interval]) if alone else (list(named), list(named))
     head = "".join(f'<th scope="col" class="number">{inert_html(name)}</th>' for name in heads)
-    rows = []
+    labels, rows = [f'data-label="{inert_html(name)}"' for name in names], []
     for question in asked.questions:
         found = [column.get(question) for column in columns]
         if not any(estimate is not None for estimate in found):
             continue
-        label, what = (words.format(**vars(asked.noun)) for words in (question.label, question.meaning))
-        small = f"<small>{inert_html(what)}</small>" if what else ""
-        names = named if len(named) > 1 else [interval]
-        cells = "".join(_cells(question, e, name, len(named) == 1) for e, name in zip(found, names))
-        rows.append(f'<tr><th scope="row">{inert_html(label)}{small}</th>{cells}</tr>')
+        cells = f"<small>{inert_html(question.meaning)}</small></th>" if question.meaning else "</th>"
+        for estimate, label in zip(found, labels):
+            if estimate is None:
+                cells += f'<td class="number" {label}>–</td>'
+                continue
+            value, low, high = sensible(estimate, whole=question.whole)
+            note, half = mark(estimate), (estimate.high - estimate.low) / 2
+            tag = f' <span class="tag">{inert_html(note)}</span>' if note else ""
+            relative = f"± {percent(half / abs(estimate.value))}" if estimate.value and half else ""
+            cells += (
+                f'<td class="number value">{value}</td><td class="number range" {label}>{low} – {high}</td>'
+                f'<td class="number range precision">{tag or relative}</td>'
+                if alone
+                else f'<td class="number" {label}><b>{value}</b><small>{low} – {high}{tag}</small></td>'
+            )
+        rows.append(f'<tr><th scope="row">{inert_html(question.label)}{cells}</tr>')
     top = f'<thead><tr><th scope="col">Question</th>{head}</tr></thead>'
     return (
         f'<div class="scroll"><table class="answers" style="--groups:{len(named)}">{top}'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
-    )
-
-
-def _cells(question: Question, estimate: Estimate | None, label: str, alone: bool) -> str:
-    """Write an answer: alone in three cells, the precision among them; beside those of other groups in one."""
-    label = f'data-label="{inert_html(label)}"'
-    if estimate is None:
-        return '<td class="number" colspan="3">–</td>' if alone else f'<td class="number" {label}>–</td>'
-    value, low, high = sensible(estimate, whole=question.whole)
-    note, half = mark(estimate), (estimate.high - estimate.low) / 2
-    tag = f' <span class="tag">{inert_html(note)}</span>' if note else ""
-    if not alone:
-        return f'<td class="number" {label}><b>{value}</b><small>{low} – {high}{tag}</small></td>'
-    relative = f"± {percent(half / abs(estimate.value))}" if estimate.value and half else ""
-    return (
-        f'<td class="number value">{value}</td><td class="number range" {label}>{low} – {high}</td>'
-        f'<td class="number range precision">{tag or relative}</td>'
     )
 
 
@@ -265,7 +269,7 @@ def numbers_table(name: str, sheet: Sheet) -> str:
     many = inert_html(sheet.asked.noun.many)
     heads = ("times", many, "from", "to", "at least so often", "from", "to")
     head = "".join(f'<th scope="col" class="number">{text}</th>' for text in heads)
-    reach, rows = sheet.reach, []
+    reach, rows = sheet.curves[1], []
     for i, (first, last, inside) in enumerate(sheet.ranges):
         above = Estimate(reach.value[i], 0.0, reach.low[i], reach.high[i])
         body = "".join(f'<td class="number">{x}</td>' for x in (*sensible(inside), *sensible(above)))
@@ -317,3 +321,75 @@ def parameters(profile: Profile) -> str:
         for label, value, what in facts
     )
     return f'<dl class="facts">{entries}</dl>'
+
+
+# ── the same in any form ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class Document:
+    """Something to be written.
+
+    title, lead : what it is, and its first sentence
+    about : the promise and public parameters, by name
+
+    and, each made when a file needs it,
+
+    long : the one table of csv and parquet
+    tables : the tables that a person reads, by name
+    whole : everything, as plain Python
+    page : the HTML page
+    """
+
+    title: str
+    lead: str
+    about: Mapping[str, str]
+    long: Callable[[], Columns]
+    tables: Callable[[], Mapping[str, Columns]]
+    whole: Callable[[], Mapping[str, Any]]
+    page: Callable[[], str]
+
+
+def profiles_document(named: Mapping[str, Sheet], *, title: str, guarantee: str) -> Document:
+    """Return what is to be written about one profile or several groups."""
+    first = next(iter(named.values()))
+    groups = list(named) != [""]
+    about = {"guarantee": guarantee} if guarantee else {}
+    return Document(
+        title=title,
+        lead=(f"{next(iter(named))}: " if groups else "") + first_sentence(first).text,
+        about=about | {f"note {i}": note for i, note in enumerate(warnings_of(named), 1)},
+        long=lambda: long_table(named),
+        tables=lambda: {"answers": _answers(named, groups), "frequencies": _frequencies(named, groups)},
+        whole=lambda: whole_dict(named, guarantee),
+        page=lambda: report_page(named, title=title, guarantee=guarantee),
+    )
+
+
+def _whole(estimate: Estimate) -> Estimate:
+    """Round to whole things for a person, the interval outwards."""
+    if not math.isfinite(estimate.high):
+        return estimate
+    low, high = math.floor(estimate.low + 1e-9), math.ceil(estimate.high - 1e-9)
+    return Estimate(float(round(estimate.value)), estimate.stderr, float(low), float(high), estimate.level)
+
+
+def _answers(named: Mapping[str, Sheet], groups: bool) -> Columns:
+    rows = [(name, sheet, *pair) for name, sheet in named.items() for pair in sheet.shown]
+    columns: dict[str, list[Any]] = {"group": [row[0] for row in rows]} if groups else {}
+    columns["question"] = [question.label for _, _, question, _ in rows]
+    shown = [_whole(estimate) if question.whole else estimate for _, _, question, estimate in rows]
+    return columns | {
+        "estimate": [e.value for e in shown], "low": [e.low for e in shown], "high": [e.high for e in shown],
+        "note": [mark(row[3]) for row in rows],
+    }  # fmt: skip
+
+
+def _frequencies(named: Mapping[str, Sheet], groups: bool) -> Columns:
+    rows = [(name, *triple) for name, sheet in named.items() for triple in sheet.ranges]
+    columns: dict[str, list[Any]] = {"group": [row[0] for row in rows]} if groups else {}
+    columns["times"] = [span(first, last) for _, first, last, _ in rows]
+    many = next(iter(named.values())).asked.noun.many
+    estimates = [_whole(row[3]) for row in rows]
+    return columns | {many: [e.value for e in estimates], "low": [e.low for e in estimates],
+                      "high": [e.high for e in estimates]}  # fmt: skip

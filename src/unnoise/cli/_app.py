@@ -117,7 +117,7 @@ def run() -> NoReturn:
 
 def main() -> None:
     """Run the command line; every error is one line."""
-    from . import answer, collector, experiments, files, ledger, sites  # noqa: F401  (registers the commands)
+    from . import answer, collector, experiments, files, sites  # noqa: F401  (registers the commands)
 
     _plain_warnings()
     try:
@@ -162,7 +162,7 @@ OPTIONS = {
     "rate": "--rate", "domain": "--domain", "power": "--power", "method": "--method", "repetitions": "--repetitions",
     "unknown": "--unknown", "clipped": "--clipped", "target": "--target", "shape": "--shape", "person": "--person",
     "groups": "--groups", "noun": "--noun", "at_least": "--at-least", "delimiter": "--delimiter", "quote": "--quote",
-    "format": "--format", "merges": "--merges", "items": "--items", "kind": "--kind",
+    "format": "--format", "merges": "--merges", "items": "--items", "kind": "--kind", "headline": "--headline",
     "cap": "--max-count", "all_groups": "--all-groups", "twice": "--twice",
 }  # fmt: skip
 """What the library calls an argument, and the command line an option."""

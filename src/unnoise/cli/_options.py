@@ -2,69 +2,23 @@
 
 from __future__ import annotations
 
-import re
-from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from ..errors import InputError
 from ..estimators.methods import METHODS
-from ..noise import exact_positive
 
 __all__ = [
     "AllGroups", "AsJson", "AsSketch", "AtLeast", "By", "Cells", "Clipped", "Columns", "CountColumn", "Dataset",
     "Delimiter", "Domain", "Epsilon", "Force", "Format", "FreqCount", "Groups", "HashSeed", "Headline", "Inputs",
     "Integers", "LedgerFile", "Levels", "Limit", "MaxContributions", "MaxCount", "Method", "NoHeader", "Output",
-    "PanPrivate", "Person", "Quote", "Rate", "Sql", "Title", "Twice", "Unknown", "Word", "as_cells", "as_dialect",
-    "as_names", "as_rate", "as_thresholds", "column_names",
+    "PanPrivate", "Person", "Quote", "Rate", "Sql", "Title", "Twice", "Unknown", "Word", "column_names",
 ]  # fmt: skip
 
 FORMAT_NAMES = (
     "csv", "tsv", "ndjson", "lines", "uniq", "freqcount", "parquet", "arrow", "npy", "sqlite", "duckdb",
 )  # fmt: skip
 """The keys of reading.formats.FORMATS, which a test compares: help must not wait for readers to be imported."""
-
-
-def as_rate(text: str) -> Fraction:
-    """Return a sampling rate: 0.1, 1/8 or 5%."""
-    share = exact_positive("rate", text.removesuffix("%"))
-    return share / 100 if text.endswith("%") else share
-
-
-def as_cells(text: str, name: str = "cells") -> int:
-    """Return a number of cells, or of something else, written as 1048576, 2^20 or 2**20.
-
-    >>> as_cells("2^20"), as_cells("65536"), as_cells("1,024")
-    (1048576, 65536, 1024)
-    """
-    match = re.fullmatch(r"(\d+)(?:(?:\^|\*\*)(\d+))?", text.replace(",", "").replace("_", "").strip())
-    if not match or int(match[2] or 1) > 64 or int(match[1]) > 2**64:
-        raise InputError(f"{name} must be a number such as 2^20 or 1048576, got {text!r}")
-    return int(int(match[1]) ** int(match[2] or 1))
-
-
-def as_names(text: str) -> list[str]:
-    """Return names separated by commas; a name with a comma is put in double quotes.
-
-    >>> as_names('EWR, JFK,"a, b"')
-    ['EWR', 'JFK', 'a, b']
-    """
-    import csv
-
-    return [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
-
-
-def as_dialect(format: str | None, no_header: bool, delimiter: str | None, quote: str) -> dict[str, Any]:
-    """Return how a file is written, in the words of :func:`unnoise.reading.source.open_source`.
-
-    >>> as_dialect(None, False, "tab", "none")["delimiter"]
-    '\\t'
-    """
-    signs = {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "semicolon": ";", "pipe": "|"}
-    sign = None if delimiter is None else signs.get(delimiter, delimiter)
-    around = None if quote in ("none", "") else quote
-    return {"format": format, "header": not no_header, "delimiter": sign, "quote": around}
 
 
 def _formats(incomplete: str) -> list[str]:
@@ -74,15 +28,12 @@ def _formats(incomplete: str) -> list[str]:
 def column_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete the name of a column from the files named so far; a shell that waits is told nothing."""
     from ..reading.source import open_source
+    from ._request import read_as
 
     given = ctx.params.get("inputs") or [ctx.params.get("file"), *ctx.args]  # left there by an option without a value
     places = [str(name) for name in given if name not in (None, "-") and not str(name).startswith("--")]
     try:
-        dialect = as_dialect(
-            ctx.params.get("format"), bool(ctx.params.get("no_header")), ctx.params.get("delimiter"),
-            ctx.params.get("quote") or '"',
-        )  # fmt: skip
-        found = open_source(places[:1], sql=ctx.params.get("sql"), **dialect).columns()
+        found = open_source(places[:1], **read_as(ctx.params)).columns()
     except Exception:
         return []
     return [name for name in found if name.startswith(incomplete) and name.isprintable()]
@@ -91,20 +42,6 @@ def column_names(ctx: typer.Context, incomplete: str) -> list[str]:
 def _headlines(incomplete: str) -> list[str]:
     known = ("exactly-1", "exactly-2", "at-least-2", "at-least-3", "at-least-10", "distinct", "total", "median")
     return [name for name in known if name.startswith(incomplete)]
-
-
-def as_thresholds(text: str | None) -> tuple[int, ...] | None:
-    """Return the numbers of ``--at-least``.
-
-    >>> as_thresholds("1, 2,10")
-    (1, 2, 10)
-    """
-    if text is None:
-        return None
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdigit() and 0 < int(part) < 10**18 for part in parts):
-        raise InputError(f"--at-least must be whole numbers ≥ 1 with commas between, got {text!r}")
-    return tuple(int(part) for part in parts)
 
 
 def _methods(incomplete: str) -> list[str]:
@@ -213,21 +150,9 @@ Rate = Annotated[
     str | None,
     typer.Option("--rate", metavar="R", rich_help_panel=SKETCH, help="Keep cells for this share of the domain only."),
 ]
-def as_seed(value: str | int) -> int:
-    """Return a seed of the hash, drawn now where ``random`` is asked for."""
-    from .._sampler import _system_stream
-
-    if value == "random":
-        return _system_stream().bits(64)
-    try:
-        return int(value)
-    except ValueError:
-        raise typer.BadParameter(f"--hash-seed must be an integer or random, got {value!r}") from None
-
-
 HashSeed = Annotated[
-    int,
-    typer.Option("--hash-seed", metavar="S", rich_help_panel=SKETCH, parser=as_seed,
+    str,
+    typer.Option("--hash-seed", metavar="S", rich_help_panel=SKETCH,
                  help="Equal for sketches to be merged; random draws one, which inspect shows."),
 ]  # fmt: skip
 Method = Annotated[

@@ -13,11 +13,11 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from threading import Lock, Timer
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from pathlib import Path, PurePath
+from threading import Event, Lock, Timer
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from ..guard import require_writable, write_whole
@@ -26,12 +26,14 @@ from ._app import in_options
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress
 
     from ..answers.estimate import Estimate
-    from ..answers.export import Document
     from ..answers.profile import Profile
-    from ..answers.questions import Question, Sheet
-    from ..reading.source import Batch
+    from ..answers.questions import Asked, Question, Sheet
+    from ..answers.report import Document
+    from ..reading.source import Source, Wanted
+    from ..sketches.inputs import Rows
     from ._request import Showing
 
 __all__ = [
@@ -43,14 +45,27 @@ __all__ = [
 
 
 def check_output(
-    output: str | None, inputs: Iterable[str | None] = (), *, force: bool = False, folder: bool = False
+    output: str | None,
+    inputs: Iterable[str | None] = (),
+    *,
+    force: bool = False,
+    folder: bool = False,
+    document: bool = False,
 ) -> None:
-    """Refuse an output that is an input, exists already, or cannot be written; a set of groups is a folder."""
+    """Refuse an output that is an input, exists already, or cannot be written.
+
+    A set of groups is a ``folder``; the name of a ``document`` says by its end what is written.
+    """
     if output is None or output == "-":
         return
     from ..reading.formats import expand
 
     path = Path(output)
+    if document:
+        from ..answers.export import WRITERS
+
+        if path.suffix.lower() not in WRITERS:
+            raise InputError(f"{output}: the name must end in one of {', '.join(WRITERS)}, which says what is written")
     for name in inputs if path.exists() else ():
         if name is None or name == "-":
             continue
@@ -64,33 +79,33 @@ def check_output(
         raise InputError(f"{output} exists already and may have cost ε; --force replaces it")
 
 
-def check_answers(showing: Showing, inputs: Iterable[str | None]) -> None:
-    """Refuse an output for answers whose name does not say what to write, or that must not be written to."""
-    showing.asked()
-    if showing.output not in (None, "-"):
-        from ..answers.export import check_suffix
+def check_answers(showing: Showing, inputs: Iterable[str | None]) -> Asked:
+    """Return what the page is about; refuse what cannot be asked, and an output that must not be written to."""
+    from ..answers.questions import ITEM, Asked, noun
 
-        check_suffix(str(showing.output))
-    check_output(showing.output, inputs, force=showing.force)
+    parts = None if showing.at_least is None else [part.strip() for part in showing.at_least.split(",")]
+    if parts and not all(part.isascii() and part.isdigit() and 0 < int(part) < 10**18 for part in parts):
+        raise InputError(f"--at-least must be whole numbers ≥ 1 with commas between, got {showing.at_least!r}")
+    what = ITEM if showing.noun == ITEM.one else noun(showing.noun)
+    asked = Asked(None if parts is None else tuple(map(int, parts)), showing.headline, what)
+    check_output(showing.output, inputs, force=showing.force, document=True)
+    return asked
 
 
-def show_profiles(profiles: Mapping[str, Profile], guarantee: str, showing: Showing, *, quiet: bool = False) -> None:
+def show_profiles(
+    profiles: Mapping[str, Profile], guarantee: str, showing: Showing, asked: Asked, *, quiet: bool = False
+) -> None:
     """Write the profiles into the file asked for, if any, and print them unless that went to standard output.
 
     What cannot be written (a full disk) is printed none the less: it has cost ε.
     """
-    from ..answers.export import profiles_document
-    from ..answers.questions import sheets
-    from ..answers.report import report_page, warnings_of
+    from ..answers.questions import Sheet
+    from ..answers.report import profiles_document
 
     with saying("answering"):
-        named = sheets(profiles, showing.asked())
-    title = showing.title or "Private frequency profile"
+        named = {name: Sheet.of(profile, asked) for name, profile in profiles.items()}
     if showing.output is not None:
-        document = profiles_document(
-            named, title=title, guarantee=guarantee, warnings=warnings_of(named),
-            page=lambda: report_page(named, title=title, guarantee=guarantee),
-        )  # fmt: skip
+        document = profiles_document(named, title=showing.title or "Private frequency profile", guarantee=guarantee)
         try:
             write_document(document, showing.output)
         except OSError as error:
@@ -105,10 +120,10 @@ def show_profiles(profiles: Mapping[str, Profile], guarantee: str, showing: Show
 
 def write_document(document: Document, output: str) -> None:
     """Write a document as the end of the name says; - is the page, to standard output."""
-    from ..answers.export import WRITERS, check_suffix
+    from ..answers.export import WRITERS
 
     with saying(f"writing {'the page' if output == '-' else output}"):
-        content = WRITERS[".html" if output == "-" else check_suffix(output)](document)
+        content = WRITERS[".html" if output == "-" else PurePath(output).suffix.lower()](document)
         if output != "-":
             write_whole(output, content)
     if output == "-":
@@ -160,7 +175,6 @@ def _print_one(sheet: Sheet, console: Console) -> None:
     from ..answers.questions import mark
     from ..answers.render import first_sentence, rich_table, sensible, subtitle
 
-    noun = sheet.asked.noun
     before, value, between, after, note, _ = first_sentence(sheet)
     said = f"{inert_markup(before)}[bold]{value}[/bold]{' ' if between else ''}{between}{inert_markup(after)}"
     marked = f"{said.removesuffix('.')}: [yellow]{note}[/yellow]." if note else said
@@ -168,8 +182,8 @@ def _print_one(sheet: Sheet, console: Console) -> None:
     table = rich_table("question", "estimate", "95 % interval", "", left=("question", ""))
     for question, estimate in sheet.shown:
         value, low, high = sensible(estimate, whole=question.whole)
-        label, note = question.labelled(noun).lower(), mark(estimate)
-        table.add_row(inert_markup(label), f"[bold]{value}[/bold]", f"{low} – {high}", f"[yellow]{note}[/yellow]")
+        label, note = inert_markup(question.label.lower()), mark(estimate)
+        table.add_row(label, f"[bold]{value}[/bold]", f"{low} – {high}", f"[yellow]{note}[/yellow]")
     console.print(table)
     console.print()
     room = console.width - _width(_frequencies(sheet, 0), console)
@@ -201,8 +215,9 @@ def _grouped(sheet: Sheet) -> list[Question]:
 
     chosen = sheet.asked.at_least
     several = [exactly(1), at_least(2), at_least(10)] if chosen is None else [at_least(k) for k in sorted(set(chosen))]
+    asked = {question.key: question for question in sheet.asked.questions}
     wanted = dict.fromkeys([sheet.asked.head, DISTINCT, TOTAL, *several])
-    return [question for question in wanted if question.key in sheet.answers]
+    return [asked[question.key] for question in wanted if question.key in sheet.answers]
 
 
 def _print_groups(found: Mapping[str, Sheet], console: Console) -> None:
@@ -229,7 +244,7 @@ def _group_table(found: Mapping[str, Sheet]) -> Any:
 
     first = next(iter(found.values()))
     questions = _grouped(first)
-    table = rich_table("group", *(inert_markup(q.labelled(first.asked.noun).lower()) for q in questions))
+    table = rich_table("group", *(inert_markup(q.label.lower()) for q in questions))
     for column in table.columns:
         column.no_wrap = True
     for name, sheet in found.items():
@@ -254,7 +269,7 @@ def _question_table(found: Mapping[str, Sheet]) -> Any:
             value, low, high = sensible(estimate, whole=question.whole)
             note = mark(estimate)
             cells.append(f"[bold]{value}[/bold]\n{low} – {high}" + (f"\n[yellow]{note}[/yellow]" if note else ""))
-        table.add_row(inert_markup(question.labelled(first.asked.noun).lower()), *cells)
+        table.add_row(inert_markup(question.label.lower()), *cells)
     return table
 
 
@@ -269,7 +284,7 @@ def _print_blocks(found: Mapping[str, Sheet], console: Console) -> None:
             column.overflow = "fold"
         for question in _grouped(sheet):
             value, span = _cell(question, sheet.answers[question.key])
-            table.add_row(f"  {inert_markup(question.labelled(sheet.asked.noun).lower())}", value, span)
+            table.add_row(f"  {inert_markup(question.label.lower())}", value, span)
         console.print(table)
 
 
@@ -309,61 +324,71 @@ def print_json(value: Any) -> None:
     sys.stdout.write(inert_json(json.dumps(plain(value), indent=2, ensure_ascii=False)) + "\n")
 
 
-class ProgressLine:
-    """The one line on standard error that says what goes on, for how long or how far: it appears after a moment.
-
-    What begins while it is there takes it over and gives it back, so a command has one line however deep it calls.
-    """
-
-    here: ClassVar[ProgressLine | None] = None
-
-    def __init__(self) -> None:
-        from rich.progress import Progress
-
-        console = screen(stderr=True)
-        self.shown = console.is_terminal and not console.is_dumb_terminal  # which could not take it away again
-        self.bar = Progress(console=console, transient=True, disable=not self.shown, redirect_stdout=False)
-        self.task = self.bar.add_task("")
-        self.timer = Timer(PATIENCE, self._appear)
-        self.timer.daemon = True
-        self.lock = Lock()
-        if self.shown:
-            self.timer.start()
-
-    def _appear(self) -> None:
-        with self.lock:
-            if self.shown:
-                self.bar.start()
-
-    def now(self, text: str, columns: Sequence[Any], total: float | None = None) -> None:
-        """Say something else from here on; the clock starts again."""
-        self.bar.columns = tuple(columns)
-        self.bar.reset(self.task, total=total, description=text, rate="")
+_line: Progress | None = None
+"""The one line on standard error that says what goes on, for how long or how far, while it is there."""
 
 
 @contextmanager
-def _line(text: str, columns: Sequence[Any], total: int | None = None) -> Iterator[ProgressLine]:
-    """Say something for as long as this lasts."""
-    outer = ProgressLine.here
-    line = outer or ProgressLine()
-    before = line.bar.columns, line.bar.tasks[0].description, line.bar.tasks[0].total
-    line.now(inert_markup(text), columns, total)
-    ProgressLine.here = line
+def _saying(console: Console, text: str, columns: tuple[Any, ...], total: int | None = None) -> Iterator[Progress]:
+    """Say something for as long as this lasts, in one line that appears after a moment.
+
+    What begins while it is there takes it over and gives it back, so a command has one line however deep it calls.
+    """
+    from rich.progress import Progress
+
+    global _line
+    if _line is not None:
+        line, task = _line, _line.tasks[0]
+        before, said, steps = line.columns, task.description, task.total
+        line.columns = columns
+        line.reset(task.id, total=total, description=inert_markup(text), rate="")
+        try:
+            yield line
+        finally:
+            line.columns = before
+            line.reset(task.id, total=steps, description=said, rate="")
+        return
+    line = _line = Progress(*columns, console=console, transient=True, redirect_stdout=False)
+    line.add_task(inert_markup(text), total=total, rate="")
+    lock, gone = Lock(), Event()
+
+    def appear() -> None:
+        with lock:
+            if not gone.is_set():
+                line.start()
+
+    timer = Timer(PATIENCE, appear)
+    timer.daemon = True
+    timer.start()
     try:
         yield line
-    finally:
-        ProgressLine.here = outer
-        if outer is None:  # go, and leave no trace
-            line.timer.cancel()
-            with line.lock:
-                line.shown = False
-                line.bar.stop()
-        else:
-            line.now(before[1], before[0], before[2])
+    finally:  # go, and leave no trace
+        _line = None
+        timer.cancel()
+        with lock:
+            gone.set()
+            line.stop()
 
 
-def with_progress(batches: Iterable[Batch], total: int | None, label: str) -> Iterator[Batch]:
-    """Pass batches through; on a terminal show rows, rate and time left once it takes longer than a moment."""
+def with_progress(source: Source, wanted: Wanted) -> Iterator[Rows]:
+    """Yield what is wanted of a source; on a terminal show rows, rate and time left once it takes longer than a moment.
+
+    Rows that are left out are told there as well, and nowhere else.
+    """
+    console, dropped = screen(stderr=True), 0
+    shown = console.is_terminal and not console.is_dumb_terminal  # which could not take the line away again
+    with _reading(console, source.rows()) if shown else nullcontext() as line:
+        for rows in source.batches(wanted):
+            yield rows
+            dropped += rows.dropped
+            if line is not None:
+                line.advance(line.tasks[0].id, rows.size + rows.dropped)
+    if dropped:
+        note(f"unnoise: {dropped:,} rows were left out because a column was empty (shown here only, kept nowhere)")
+
+
+def _reading(console: Console, total: int | None) -> AbstractContextManager[Progress]:
+    """Say how many rows are read, of about how many."""
     from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.text import Text
 
@@ -375,14 +400,7 @@ def with_progress(batches: Iterable[Batch], total: int | None, label: str) -> It
 
     left = TimeRemainingColumn() if total else TimeElapsedColumn()
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,.0f} rows"), Rate(), left)
-    dropped = 0
-    with _line(label, columns, total) as line:
-        for batch in batches:
-            yield batch
-            dropped += batch.rows - batch.items.height
-            line.bar.advance(line.task, batch.rows)
-    if dropped:
-        note(f"unnoise: {dropped:,} rows were left out because a column was empty (shown here only, kept nowhere)")
+    return _saying(console, "reading", columns, total)
 
 
 @contextmanager
@@ -391,6 +409,10 @@ def saying(text: str, unit: str = "") -> Iterator[Callable[[int, int], None]]:
 
     What is yielded may be told (steps done, steps in all), which are shown with rate and time left.
     """
+    console = screen(stderr=True)
+    if not console.is_terminal or console.is_dumb_terminal:
+        yield lambda done, total: None
+        return
     from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     counting = TextColumn("{task.completed:,.0f} of {task.total:,.0f} " + unit)
@@ -399,12 +421,12 @@ def saying(text: str, unit: str = "") -> Iterator[Callable[[int, int], None]]:
         TextColumn("{task.fields[rate]}"), TimeRemainingColumn(),
     )  # fmt: skip
     started = time.monotonic()
-    with _line(text, (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())) as line:
+    with _saying(console, text, (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())) as line:
 
         def step(done: int, total: int) -> None:
-            line.bar.columns = known
+            line.columns = known
             rate = done / max(time.monotonic() - started, 1e-9)
             said = f"{rate:,.1f}/s" if rate >= 1 else f"{60 * rate:,.1f}/min"
-            line.bar.update(line.task, completed=done, total=total, rate=said)
+            line.update(line.tasks[0].id, completed=done, total=total, rate=said)
 
         yield step

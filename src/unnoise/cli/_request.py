@@ -1,14 +1,17 @@
 """What a user may say, one dataclass per command: a field is an option, said once.
 
-A command is a function of its request; :func:`command` makes the fields of the request its options.
+A command is a function of its request; :func:`command` makes the fields of the request its options. A request that
+makes no sense cannot be made, and so nothing is read for it. Below the requests: what the words of an option stand for.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from fractions import Fraction
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
@@ -17,12 +20,9 @@ from ..noise import exact_positive
 from . import _options as opt
 from ._app import app
 
-if TYPE_CHECKING:
-    from ..answers.questions import Asked
-
 __all__ = [
     "Answering", "Comparing", "Counting", "Data", "Planning", "Profiling", "Reporting", "Showing", "Sketching",
-    "command",
+    "as_cells", "as_names", "as_rate", "as_seed", "command", "read_as",
 ]  # fmt: skip
 
 R = TypeVar("R")
@@ -68,13 +68,6 @@ class Data:
     quote: opt.Quote = '"'
     twice: opt.Twice = False
 
-    @property
-    def read_as(self) -> dict[str, Any]:
-        """How the inputs are written, as :func:`unnoise.reading.source.open_source` takes it."""
-        format = "freqcount" if self.freq_count else self.format
-        dialect = opt.as_dialect(format, self.no_header, self.delimiter, self.quote)
-        return {**dialect, "sql": self.sql, "twice": self.twice}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Showing:
@@ -88,22 +81,15 @@ class Showing:
     noun: opt.Word = "item"
     title: opt.Title = None
 
-    def asked(self) -> Asked:
-        """Return what the page is about."""
-        from ..answers.questions import ITEM, Asked, noun, question
-
-        try:
-            first = question(self.headline).key
-        except InputError:
-            text = "--headline must be exactly-K, at-least-K, distinct, total, median or entropy"
-            raise InputError(f"{text}, got {self.headline!r}") from None
-        what = ITEM if self.noun == ITEM.one else noun(self.noun)
-        return Asked(at_least=opt.as_thresholds(self.at_least), headline=first, noun=what)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Counting(Data):
-    """Rows to count in a sketch."""
+    """Rows to count.
+
+    spent : ε as the exact number it is
+    seed : of the hash
+    persons_are_items : whether the person is the item, and the model one in which that needs no limit
+    """
 
     epsilon: opt.Epsilon = None
     by: opt.By = None
@@ -116,24 +102,23 @@ class Counting(Data):
     levels: opt.Levels = None
     domain: opt.Domain = None
     rate: opt.Rate = None
-    hash_seed: opt.HashSeed = 0
+    hash_seed: opt.HashSeed = "0"
     ledger: opt.LedgerFile = None
     dataset: opt.Dataset = None
     limit: opt.Limit = None
+    spent: Fraction = field(init=False)
+    seed: int = field(init=False)
+    persons_are_items: bool = field(default=False, init=False)
 
     @property
     def names_columns(self) -> bool:
         """Whether any option names a column."""
         return any((self.column, self.by, self.person, self.count_column))
 
-    @property
-    def persons_are_items(self) -> bool:
-        """Whether the person is the item, and the model one in which that needs no limit."""
-        return False
-
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse combinations that make no sense, before anything is read."""
-        exact_positive("epsilon", self.epsilon)
+        object.__setattr__(self, "seed", as_seed(self.hash_seed))
+        object.__setattr__(self, "spent", exact_positive("epsilon", self.epsilon))
         if self.unknown not in ("error", "drop"):
             raise InputError(f"--unknown must be error or drop, got {self.unknown!r}")
         if (self.by is None) != (self.groups is None):
@@ -169,43 +154,36 @@ class Sketching(Counting):
 
 @dataclass(frozen=True, kw_only=True)
 class Profiling(Showing, Counting):
-    """``unnoise profile``."""
+    """``unnoise profile``.
+
+    wants_sketch : whether a sketch was asked for, by name or by an option that only a sketch has
+    """
 
     all_groups: opt.AllGroups = None
     sketch: opt.AsSketch = False
     cells: opt.Cells = ""
     method: opt.Method = "auto"
     max_count: opt.MaxCount = None
+    wants_sketch: bool = field(init=False)
 
-    @property
-    def wants_sketch(self) -> bool:
-        """Whether a sketch was asked for, by name or by an option that only a sketch has."""
-        return self.sketch or self.pan_private or self.method != "auto" or bool(self.cells or self.hash_seed) or any(
-            option is not None for option in (self.levels, self.domain, self.rate, self.max_count)
-        )
-
-    def check(self) -> None:
-        """Refuse what makes no sense, a share of ε for what a sketch has already included."""
-        super().check()
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense: a share of ε for what a sketch has already, a headline without an answer."""
+        said = self.method != "auto" or self.hash_seed != "0" or self.sketch or self.pan_private or bool(self.cells)
+        options = (self.levels, self.domain, self.rate, self.max_count)
+        wants_sketch = said or any(option is not None for option in options)
+        persons = not wants_sketch and self.person is not None and self.column == [self.person]
+        object.__setattr__(self, "wants_sketch", wants_sketch)
+        object.__setattr__(self, "persons_are_items", persons)
+        super().__post_init__()
         if self.all_groups is not None and self.groups is None:
             raise InputError("--all-groups needs --by and --groups: without them all rows are one profile")
-        if self.all_groups is not None and self.wants_sketch:
+        if self.all_groups is not None and wants_sketch:
             raise InputError("--all-groups must be left out here: groups of a sketch add up, which costs no ε")
+        if persons and self.max_contributions is None:
+            from ..answers.questions import LEFT_OUT, question
 
-    def asked(self) -> Asked:
-        """Return what the page is about; refuse a headline that would have no answer."""
-        from ..answers.questions import LEFT_OUT
-
-        found = super().asked()
-        unbounded = self.persons_are_items and self.max_contributions is None
-        if unbounded and found.head in LEFT_OUT["unbounded"]:
-            raise InputError(f"--headline {self.headline} needs --max-contributions: nothing else bounds a person")
-        return found
-
-    @property
-    def persons_are_items(self) -> bool:
-        """Whether the person is the item, counted by the direct model."""
-        return not self.wants_sketch and self.person is not None and self.column == [self.person]
+            if question(self.headline, "headline") in LEFT_OUT["unbounded"]:
+                raise InputError(f"--headline {self.headline} needs --max-contributions: nothing else bounds a person")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,3 +271,64 @@ class Planning:
     method: opt.Method = "auto"
     repetitions: Annotated[int, typer.Option("--repetitions", metavar="N", help="Simulated releases per figure.")] = 10
     as_json: opt.AsJson = False
+
+
+# ── what the words of an option stand for ───────────────────────────────────────────────────────────────────────────
+
+
+def read_as(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how inputs are written, as :func:`unnoise.reading.source.open_source` takes it, from options by name.
+
+    >>> read_as({"delimiter": "tab", "quote": "none"})["delimiter"]
+    '\\t'
+    """
+    signs = {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "semicolon": ";", "pipe": "|"}
+    delimiter, quote = said.get("delimiter"), said.get("quote")
+    return {
+        "format": "freqcount" if said.get("freq_count") else said.get("format"),
+        "header": not said.get("no_header"),
+        "delimiter": signs.get(delimiter or "", delimiter),
+        "quote": '"' if quote is None else None if quote in ("none", "") else quote,
+        "sql": said.get("sql"),
+    }
+
+
+def as_rate(text: str) -> Fraction:
+    """Return a sampling rate: 0.1, 1/8 or 5%."""
+    share = exact_positive("rate", text.removesuffix("%"))
+    return share / 100 if text.endswith("%") else share
+
+
+def as_cells(text: str, name: str = "cells") -> int:
+    """Return a number of cells, or of something else, written as 1048576, 2^20 or 2**20.
+
+    >>> as_cells("2^20"), as_cells("65536"), as_cells("1,024")
+    (1048576, 65536, 1024)
+    """
+    match = re.fullmatch(r"(\d+)(?:(?:\^|\*\*)(\d+))?", text.replace(",", "").replace("_", "").strip())
+    if not match or int(match[2] or 1) > 64 or int(match[1]) > 2**64:
+        raise InputError(f"{name} must be a number such as 2^20 or 1048576, got {text!r}")
+    return int(int(match[1]) ** int(match[2] or 1))
+
+
+def as_names(text: str) -> list[str]:
+    """Return names separated by commas; a name with a comma is put in double quotes.
+
+    >>> as_names('EWR, JFK,"a, b"')
+    ['EWR', 'JFK', 'a, b']
+    """
+    import csv
+
+    return [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
+
+
+def as_seed(text: str) -> int:
+    """Return a seed of the hash, drawn now where ``random`` is asked for."""
+    from .._sampler import _system_stream
+
+    if text == "random":
+        return _system_stream().bits(64)
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError(f"hash_seed must be an integer or random, got {text!r}") from None

@@ -22,10 +22,9 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConvergenceError, InputError, OverloadError, UnnoiseError
-from ..noise import DiscreteLaplace, exact_positive
+from ..noise import DiscreteLaplace
 from ..text import LONGEST_NAME, inert
-from ._options import as_cells, as_dialect, as_names, as_rate
-from ._request import LISTS, Answering, Profiling, Reporting, Sketching, command
+from ._request import LISTS, Answering, Profiling, Reporting, Sketching, as_cells, as_names, as_rate, command, read_as
 
 if TYPE_CHECKING:
     import polars as pl
@@ -34,7 +33,8 @@ if TYPE_CHECKING:
     from ..answers.profile import Profile
     from ..ledger import Ledger
     from ..reading.groups import GroupedSketch
-    from ..reading.source import Batch, Source, Wanted
+    from ..reading.source import Source, Wanted
+    from ..sketches.inputs import Rows
     from ..sketches.sketch import Sketch
     from ._request import Counting
 
@@ -67,15 +67,11 @@ def profile(request: Profiling) -> None:
     """From data to answers in one command: how many items occur exactly once, twice, at least ten times, …"""
     from ._output import check_answers, show_profiles
 
-    check_answers(request, [*request.inputs, request.domain])
-    profiles: Mapping[str, Profile]
-    profiles, guarantee = _sketched(request) if request.wants_sketch else direct_profiles(request)
-    show_profiles(profiles, guarantee, request)
-
-
-def _sketched(request: Profiling) -> tuple[Mapping[str, Profile], str]:
-    """Answer through a sketch; what no estimator takes is refused before it costs ε."""
-    if request.method != "auto" or request.max_count is not None:
+    asked = check_answers(request, [*request.inputs, request.domain])
+    if not request.wants_sketch:
+        show_profiles(*direct_profiles(request), request, asked)
+        return
+    if request.method != "auto" or request.max_count is not None:  # refused before it costs ε
         from ..estimators.methods import check_max_count, check_method
 
         check_method(request.method, 2)
@@ -85,9 +81,10 @@ def _sketched(request: Profiling) -> tuple[Mapping[str, Profile], str]:
     charge.write(request.output, force=request.force)
     sketches = target.sketches if hasattr(target, "sketches") else {"": target}
     try:
-        return reconstruct_all(sketches, method=request.method, max_count=request.max_count), target.guarantee
+        profiles = reconstruct_all(sketches, method=request.method, max_count=request.max_count)
     except (ConvergenceError, OverloadError) as error:
         raise type(error)(f"{error}; this try spent its ε, so plan the next one") from None
+    show_profiles(profiles, target.guarantee, request, asked)
 
 
 @command(
@@ -134,8 +131,8 @@ def estimate(request: Answering) -> None:
     """Answer from a sketch, or from a noisy histogram that another library released."""
     from ._output import check_answers, show_profiles
 
-    check_answers(request, [request.file])
-    show_profiles(*_answers(request), request)
+    asked = check_answers(request, [request.file])
+    show_profiles(*_answers(request), request, asked)
 
 
 @command(
@@ -150,8 +147,8 @@ def report(request: Reporting) -> None:
     """Write one HTML page with sentence, picture, answers and promise; it needs no network."""
     from ._output import check_answers, show_profiles
 
-    check_answers(request, [request.file])
-    show_profiles(*_answers(request), request, quiet=not request.as_json)
+    asked = check_answers(request, [request.file])
+    show_profiles(*_answers(request), request, asked, quiet=not request.as_json)
 
 
 def _answers(request: Answering) -> tuple[dict[str, Profile], str]:
@@ -177,11 +174,10 @@ def _from_histogram(request: Answering, path: Path) -> Profile:
 
     if request.epsilon is None:
         raise InputError(f"--epsilon is required: {request.file} is not a sketch, so say which noise its counts carry")
-    law = DiscreteLaplace(exact_positive("epsilon", request.epsilon), exact_positive("power", request.power))
+    law = DiscreteLaplace(request.epsilon, request.power)
     kind = request.format or ("csv" if request.file == "-" else None)
-    dialect = as_dialect(kind, request.no_header, request.delimiter, request.quote)
     with saying("reading"):
-        counts = read_noisy_counts(path, column=request.column, sql=request.sql, **dialect)
+        counts = read_noisy_counts(path, column=request.column, **read_as({**vars(request), "format": kind}))
     with saying("reconstructing"):
         return reconstruct(
             counts, noise=law, method=request.method, max_count=request.max_count, clipped=request.clipped
@@ -221,14 +217,25 @@ class Charge:
 
 
 def open_charge(request: Counting, what: str) -> Charge:
-    """Return what the request is about to spend, after a look at the limit and before any look at the data."""
-    request.check()
-    epsilon = exact_positive("epsilon", request.epsilon)
+    """Return what the request is about to spend, after a look at the limit and before any look at the data.
+
+    The ledger is the one named, or the one beside the data; there is none for a stream without a name.
+    """
+    from ..ledger import FILE, Ledger
+    from ..reading.formats import expand
+
+    epsilon, book = request.spent, None
     unit = "occurrence" if request.max_contributions is None and request.person is None else "person"
     if unit == "person" and request.groups is not None and what != "direct":
         epsilon *= len(as_names(request.groups))  # a person may be in every group
-    where = request.ledger or os.environ.get(SWITCH) or ""
-    book = None if where == "off" else _book(request, where)
+    where, names = request.ledger or os.environ.get(SWITCH) or "", request.dataset or ""
+    places = [] if "-" in request.inputs or where == "off" else [p for name in request.inputs for p in expand(name)]
+    local = [place for place in places if isinstance(place, Path)]
+    if "-" in request.inputs and where not in ("", "off") and not names:
+        raise InputError("standard input needs a name in the ledger: give --dataset NAME")
+    if where != "off" and (where or local):
+        every = [str(place.resolve()) if isinstance(place, Path) else place for place in places]
+        book = Ledger(where or local[0].absolute().parent / FILE, names or every, request.limit)
     if book is not None:
         try:
             book.check(epsilon, unit)
@@ -240,25 +247,6 @@ def open_charge(request: Counting, what: str) -> Charge:
     return Charge(book, what, epsilon, unit, asked=bool(where) or request.limit is not None)
 
 
-def _book(request: Counting, where: str) -> Ledger | None:
-    """Return the ledger of the data: the one named, or the one beside them; none for a stream without a name."""
-    from ..ledger import Ledger, ledger_beside
-    from ..reading.formats import expand
-
-    if "-" in request.inputs:
-        if request.dataset is None and where:
-            raise InputError("standard input needs a name in the ledger: give --dataset NAME")
-        if not where:
-            return None
-        return Ledger(where, request.dataset or "", request.limit)
-    places = [place for name in request.inputs for place in expand(name)]
-    local = [place for place in places if isinstance(place, Path)]
-    if not where and not local:
-        return None
-    names = request.dataset or [str(p.resolve()) if isinstance(p, Path) else str(p) for p in places]
-    return Ledger(where or ledger_beside(local), names, request.limit)
-
-
 # ── data that are counted, files that are opened ─────────────────────────────────────────────────────────────────────
 
 
@@ -267,7 +255,6 @@ def sketch_data(
 ) -> Sketch | GroupedSketch:
     """Make the sketch that was asked for and count all data in it; for ``answers``, prepare those meanwhile."""
     from ..reading.groups import GroupedSketch
-    from ..reading.source import feed
     from ._output import saying, with_progress
 
     target: Sketch | GroupedSketch
@@ -285,15 +272,15 @@ def sketch_data(
             target = GroupedSketch(
                 as_names(request.groups), lambda: _new_sketch(request, types, domain, about), unknown=request.unknown
             )
-        batches = with_progress(source.batches(wanted), source.rows(), "reading")
-        feed(target, batches, persons=request.person is not None, as_items=wanted.person_is_item)
+        batches = with_progress(source, wanted)
+        target.take_in(batches, persons=request.person is not None, as_items=wanted.person_is_item)
     return target
 
 
 def _source(request: Counting) -> tuple[Source, Wanted]:
     from ..reading.source import Wanted, open_source
 
-    source = open_source(request.inputs, **request.read_as)
+    source = open_source(request.inputs, twice=request.twice, **read_as(vars(request)))
     if source.kind.name == "freqcount" and request.names_columns:
         raise InputError(LISTS)
     columns = request.column or source.unnamed_item()
@@ -314,21 +301,18 @@ def _new_sketch(
 ) -> Sketch:
     from ..sketches.sketch import Sketch
 
-    epsilon = exact_positive("epsilon", request.epsilon)
-    person: dict[str, Any] = {
-        "max_contributions": request.max_contributions, "pan_private": request.pan_private, "labels": labels,
+    common: dict[str, Any] = {
+        "epsilon": request.spent, "max_contributions": request.max_contributions, "pan_private": request.pan_private,
+        "labels": labels,
     }  # fmt: skip
     if request.domain is None:
         return Sketch.hashed(
-            as_cells(request.cells or CELLS), epsilon=epsilon, levels=request.levels, hash_seed=request.hash_seed,
-            item_types=types, **person,
+            as_cells(request.cells or CELLS), levels=request.levels, hash_seed=request.seed, item_types=types, **common
         )  # fmt: skip
     if request.rate is None:
-        return Sketch.known(domain, epsilon=epsilon, unknown=request.unknown, **person)
-    return Sketch.sampled(
-        domain, rate=as_rate(request.rate), epsilon=epsilon, hash_seed=request.hash_seed, unknown=request.unknown,
-        **person,
-    )  # fmt: skip
+        return Sketch.known(domain, unknown=request.unknown, **common)
+    rate = as_rate(request.rate)
+    return Sketch.sampled(domain, rate=rate, hash_seed=request.seed, unknown=request.unknown, **common)
 
 
 def _domain(declared: str, request: Counting, wanted: Wanted, *, typed: bool) -> Any:
@@ -342,12 +326,13 @@ def _domain(declared: str, request: Counting, wanted: Wanted, *, typed: bool) ->
 
     source = open_source([declared], header=not request.no_header)
     columns = (source.kind.item,) if source.kind.item else wanted.columns
-    batches: list[Batch] = list(source.batches(Wanted(columns=columns, integers=request.integers)))
+    batches = list(source.batches(Wanted(columns=columns, integers=request.integers)))
     import polars as pl
 
-    if not any(batch.items.height for batch in batches):
+    if not any(rows.size for rows in batches):
         raise InputError(f"{declared}: a domain must hold at least one item, got none")
-    table = pl.concat([batch.items for batch in batches]).unique(maintain_order=True)
+    tables = [pl.DataFrame(dict(zip(columns, rows.columns))) for rows in batches]
+    table = pl.concat(tables).unique(maintain_order=True)
     return table[columns[0]] if len(columns) == 1 else table
 
 
@@ -451,15 +436,15 @@ def reconstruct_all(
     return profiles
 
 
-def _held_rows(batches: Iterable[Batch], *, persons_are_items: bool = False) -> Iterator[pl.DataFrame]:
+def _held_rows(batches: Iterable[Rows], *, persons_are_items: bool = False) -> Iterator[pl.DataFrame]:
     """Yield the tables of :mod:`unnoise.holding`; a person who is the item needs no column of its own."""
-    for batch in batches:
-        names = {name: str(i) for i, name in enumerate(batch.items.columns)}
-        person = None if persons_are_items else batch.person
-        beside = {"times": batch.counts, "person": person, "group": batch.group}
-        yield batch.items.rename(names).with_columns(
-            **{name: column for name, column in beside.items() if column is not None}
-        )
+    import polars as pl
+
+    for rows in batches:
+        table = {str(i): column for i, column in enumerate(rows.columns)}
+        table |= {} if rows.counts is None else {"times": rows.counts}
+        table |= {} if rows.person is None or persons_are_items else {"person": rows.person[0]}
+        yield pl.DataFrame(table | ({} if rows.group is None else {"group": rows.group[0]}))
 
 
 def direct_profiles(request: Profiling) -> tuple[dict[str, DirectProfile], str]:
@@ -478,14 +463,13 @@ def direct_profiles(request: Profiling) -> tuple[dict[str, DirectProfile], str]:
         if pairs is not None:
             exact = {"": listed(pairs)}
         else:
-            batches = with_progress(source.batches(wanted), source.rows(), "reading")
-            rows = _held_rows(batches, persons_are_items=request.persons_are_items)
+            rows = _held_rows(with_progress(source, wanted), persons_are_items=request.persons_are_items)
             exact = count_exactly(rows, unit, groups, together=whole is not None)
     charge.write(request.output, force=request.force)
     from ..api import release_and_answer  # loads SciPy, which no error above has to wait for
 
     with saying("answering"):
-        profiles = release_and_answer(exact, unit, exact_positive("epsilon", request.epsilon), whole=whole)
+        profiles = release_and_answer(exact, unit, request.spent, whole=whole)
     if groups is not None and whole is None:
         note("no row for all groups: their rows would be released a second time; --all-groups 1/2 gives it half of ε")
     return profiles, next(iter(profiles.values())).guarantee

@@ -11,7 +11,7 @@ import typer
 from ..text import inert, inert_markup
 from . import _options as opt
 from ._app import App, app
-from ._request import command
+from ._request import as_cells, command
 
 if TYPE_CHECKING:
     from ..serve.client import Client
@@ -304,7 +304,7 @@ class MakingTask(Talking):
         """The task as :meth:`unnoise.serve.client.Client.make_task` takes it."""
         others = {"name", *Talking.__dataclass_fields__}
         told = {name: value for name, value in asdict(self).items() if name not in others}
-        return {**told, "cells": opt.as_cells(self.cells), "item_types": self.item_types.split(",")}
+        return {**told, "cells": as_cells(self.cells), "item_types": self.item_types.split(",")}
 
 
 @command(

@@ -14,7 +14,7 @@ from ..errors import InputError
 from ..noise import exact_positive
 from . import _options as opt
 from ._app import app
-from ._request import Comparing, Data, Planning, command
+from ._request import Comparing, Data, Planning, as_cells, command, read_as
 
 if TYPE_CHECKING:
     from ..answers.compare import Comparison
@@ -27,7 +27,7 @@ def true_counts(request: Data) -> tuple[Any, Any]:
     """Return counts and, for frequency lists, how many items have each."""
     from ..reading.source import Wanted, open_source
 
-    source = open_source(request.inputs, **request.read_as)
+    source = open_source(request.inputs, twice=request.twice, **read_as(vars(request)))
     pairs = source.pairs()
     if pairs is not None:
         return _frequencies(source, pairs)
@@ -64,7 +64,7 @@ def _column_of_counts(source: Any, name: str) -> Any:
 
     from ..reading.source import Wanted
 
-    parts = [batch.items[name].to_numpy() for batch in source.batches(Wanted(columns=(name,), integers=True))]
+    parts = [rows.columns[0] for rows in source.batches(Wanted(columns=(name,), integers=True))]
     counts = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
     _require_some(source, counts.size)
     if counts.min() < 0:
@@ -77,9 +77,9 @@ def _counted(source: Any, wanted: Any) -> Any:
     import polars as pl
 
     frames = []
-    for batch in source.batches(wanted):
-        times = pl.lit(1, pl.Int64) if batch.counts is None else batch.counts
-        frames.append(batch.items.with_columns(times.alias("\0times")))
+    for rows in source.batches(wanted):
+        times = pl.lit(1, pl.Int64) if rows.counts is None else pl.Series(rows.counts)
+        frames.append(pl.DataFrame(dict(zip(wanted.columns, rows.columns))).with_columns(times.alias("\0times")))
     _require_some(source, sum(frame.height for frame in frames))
     items = list(wanted.columns)
     return pl.concat(frames).group_by(items).agg(pl.col("\0times").sum())["\0times"].to_numpy()
@@ -105,9 +105,9 @@ def plan(request: Planning) -> None:
     with saying("simulating", "releases") as step:
         found = make_plan(
             epsilon=None if request.epsilon is None else exact_positive("epsilon", request.epsilon),
-            cells=None if request.cells is None else opt.as_cells(request.cells),
+            cells=None if request.cells is None else as_cells(request.cells),
             shape=request.shape, target=_target(request.target), kind=request.kind,
-            items=None if request.items is None else opt.as_cells(request.items, "items"), levels=request.levels,
+            items=None if request.items is None else as_cells(request.items, "items"), levels=request.levels,
             merges=request.merges, cap=request.cap, method=request.method, repetitions=request.repetitions, step=step,
         )  # fmt: skip
     if request.as_json:
@@ -143,17 +143,15 @@ unnoise compare visits.csv -c url -e 1 --method auto --method paper""",
 def compare(request: Comparing) -> None:
     """Run every estimator on data whose truth is known, and set their errors side by side."""
     from ..answers.compare import compare as run
-    from ..answers.export import check_suffix, comparison_document
+    from ..answers.export import comparison_document
     from ._output import check_output, note, print_json, saying, write_document
 
     law = exact_positive("epsilon", request.epsilon)
-    if request.output not in (None, "-"):
-        check_suffix(str(request.output))
     for output in (request.output, request.plot):
-        check_output(output, request.inputs, force=request.force)
+        check_output(output, request.inputs, force=request.force, document=output is request.output)
     with saying("reading"):
         counts, how_many = true_counts(request)
-    size = None if request.domain is None else opt.as_cells(request.domain, "domain")
+    size = None if request.domain is None else as_cells(request.domain, "domain")
     with saying("comparing estimators", "reconstructions") as step:
         found = run(
             counts, how_many=how_many, epsilon=law, domain=size, methods=request.method,
@@ -252,11 +250,11 @@ def advise(request: Advising) -> None:
 
     with saying("simulating", "candidates") as step:
         found = find(
-            epsilon=exact_positive("epsilon", request.epsilon), items=opt.as_cells(request.items, "items"),
+            epsilon=exact_positive("epsilon", request.epsilon), items=as_cells(request.items, "items"),
             shape=request.shape, two_servers=request.two_servers,
             trusted=not request.untrusted, sites=request.sites, updates=request.updates, published=request.published,
-            domain=None if request.domain is None else opt.as_cells(request.domain, "domain"),
-            cells=None if request.cells is None else opt.as_cells(request.cells), repetitions=request.repetitions,
+            domain=None if request.domain is None else as_cells(request.domain, "domain"),
+            cells=None if request.cells is None else as_cells(request.cells), repetitions=request.repetitions,
             step=step,
         )  # fmt: skip
     if request.as_json:

@@ -1,4 +1,4 @@
-"""``unnoise merge`` and ``unnoise inspect``: sketch files put together and looked at."""
+"""``unnoise merge``, ``inspect`` and ``ledger``: files of unnoise put together and looked at."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..errors import InputError, PrivacyError
 from ..text import inert_markup
 from . import _options as opt
 from ._app import app
@@ -15,9 +16,10 @@ from ._app import app
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ..ledger import Entry
     from ..sketches.sketch import Sketch
 
-__all__ = ["inspect", "merge"]
+__all__ = ["inspect", "ledger", "merge"]
 
 Files = Annotated[
     list[str], typer.Argument(metavar="FILE…", help="Sketch files or sets of groups.", show_default=False)
@@ -175,3 +177,67 @@ def _print_facts(rows: dict[str, dict[str, str]], console: Console) -> None:
     for name, row in rows.items():
         table.add_row(inert_markup(name), *(inert_markup(row.get(key, "–")) for key in names))
     console.print(table)
+
+
+@app.command(
+    epilog="""[bold]Examples[/bold]
+
+unnoise ledger data/unnoise.ledger
+
+unnoise ledger data/unnoise.ledger --limit 4 --dataset visits --unit person"""
+)
+def ledger(
+    file: Annotated[str, typer.Argument(metavar="LEDGER", help="The ledger, or data it stands beside.")],
+    limit: opt.Limit = None,
+    dataset: opt.Dataset = None,
+    unit: Annotated[str, typer.Option("--unit", metavar="UNIT", help="Unit of the limit: occurrence or person.")] = (
+        "occurrence"
+    ),
+    as_json: opt.AsJson = False,
+) -> None:
+    """Show what was released from which data, and its sum; or set a limit that later releases must keep."""
+    from ..ledger import FILE, Ledger, is_ledger, read_ledger, sums
+    from ._output import print_json
+
+    path = Path(file)
+    beside = path.absolute().parent / FILE
+    if path.is_file() and not is_ledger(path) and beside.exists():
+        path = beside
+    if limit is not None:
+        if dataset is None:
+            raise InputError("--limit needs --dataset: the name of the data it is for")
+        Ledger(path, dataset).set_limit(limit, unit)
+    if not path.exists():
+        raise PrivacyError(f"{path}: no such ledger; profile and sketch write one beside the data")
+    entries = read_ledger(path)
+    if not as_json:
+        _print(entries)
+        return
+    total = [
+        {"data": name, "unit": whom, "epsilon": str(spent)} for (name, whom), spent in sorted(sums(entries).items())
+    ]
+    print_json({"entries": [entry.to_dict() for entry in entries], "sums": total, "advisory": ADVISORY})
+
+
+ADVISORY = (
+    "Advisory: this adds up what was recorded. It does not know of copies of the data under other names, nor of "
+    "releases made without it."
+)
+
+
+def _print(entries: list[Entry]) -> None:
+    from ..answers.render import rich_table
+    from ..ledger import sums
+    from ..noise import tidy
+    from ._output import screen
+
+    console = screen()
+    table = rich_table("when", "what", "ε", "unit", "data", left=("when", "what", "unit", "data"))
+    for entry in entries:
+        at, what, unit, data = map(inert_markup, (entry.at, entry.what, entry.unit, ", ".join(entry.data)))
+        table.add_row(at, what, tidy(entry.epsilon), unit, data)
+    console.print(table)
+    console.print()
+    for (name, unit), spent in sorted(sums(entries).items()):
+        console.print(f"in all [bold]ε = {tidy(spent)}[/bold] for one {inert_markup(unit)} of {inert_markup(name)}")
+    console.print(f"\n{ADVISORY}", style="dim", markup=False)

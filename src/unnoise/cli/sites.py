@@ -15,7 +15,7 @@ from ..noise import exact_positive
 from ..text import inert_markup
 from . import _options as opt
 from ._app import App, app
-from ._request import Data, command
+from ._request import Data, as_cells, as_seed, command, read_as
 
 if TYPE_CHECKING:
     from ..answers.estimate import Estimate
@@ -144,12 +144,9 @@ def _bound(once: bool) -> int | None:
 
 def _check(output: str | None, files: list[str], force: bool) -> None:
     """Refuse an output whose name does not say what to write, or that must not be written to."""
-    from ..answers.export import check_suffix
     from ._output import check_output
 
-    if output not in (None, "-"):
-        check_suffix(str(output))
-    check_output(output, files, force=force)
+    check_output(output, files, force=force, document=True)
 
 
 def _show(found: dict[str, Estimate], files: list[str], output: str | None, as_json: bool) -> None:
@@ -195,7 +192,7 @@ def share_task(
     epsilon: opt.Epsilon = None,
     cells: opt.Cells = "2^20",
     levels: opt.Levels = None,
-    hash_seed: opt.HashSeed = 0,
+    hash_seed: opt.HashSeed = "0",
     integers: opt.Integers = False,
     max_contributions: opt.MaxContributions = None,
     sums: Annotated[int, typer.Option("--sums", min=1, help="Sums that a report may be in; each costs ε.")] = 1,
@@ -212,8 +209,8 @@ def share_task(
 
     check_output(str(output), force=force)
     made = Task.hashed(
-        opt.as_cells(cells or "2^20"), epsilon=exact_positive("epsilon", epsilon), epoch=epoch, levels=levels,
-        hash_seed=hash_seed,
+        as_cells(cells or "2^20"), epsilon=exact_positive("epsilon", epsilon), epoch=epoch, levels=levels,
+        hash_seed=as_seed(hash_seed),
         item_types=("int",) if integers else ("str",), max_contributions=max_contributions, sums=sums,
         least_sites=least_sites, occurrences=occurrences,
     )  # fmt: skip
@@ -250,7 +247,7 @@ def share_split(request: Splitting) -> None:
     """Count data and write two shares; either file alone is random bits. Send each to its own server."""
     from ..guard import write_whole
     from ..protocols.shares import Site
-    from ..reading.source import Wanted, feed, open_source
+    from ..reading.source import Wanted, open_source
     from ._output import check_output, saying, with_progress
 
     for output in request.outputs:
@@ -260,15 +257,15 @@ def share_split(request: Splitting) -> None:
     if request.integers and not integers:
         raise InputError("--int must be left out: items of this task are text")
     counting = Site(task, request.site)
-    source = open_source(request.inputs, **request.read_as)
+    source = open_source(request.inputs, twice=request.twice, **read_as(vars(request)))
     columns = tuple(request.column or source.unnamed_item())
     if not columns:
         raise InputError("--column is required")
     counts = request.count_column or source.kind.counts
     wanted = Wanted(columns=columns, integers=integers, person=request.person, counts=counts)
     with saying("counting"):
-        read = with_progress(source.batches(wanted), source.rows(), "reading")
-        feed(counting, read, persons=request.person is not None, as_items=wanted.person_is_item)
+        read = with_progress(source, wanted)
+        counting.take_in(read, persons=request.person is not None, as_items=wanted.person_is_item)
         shares = counting.split()
         for output, share in zip(request.outputs, (shares.seed, shares.difference)):
             write_whole(output, share)

@@ -75,8 +75,8 @@ UNEXPLAINED = 0.05
 ROUNDS, FREEINGS, MOST_ATOMS = 5, 4, 12
 """How often atoms are added, how often steps are freed, and how many atoms may be added."""
 
-CUT_BELOW = 160
-"""Blocks from which on none is cut: dozens of single counts are told by their masses, and searches take long enough."""
+FINE_BELOW = 160
+"""Blocks from which on none is cut and no count looked for that towers over others: searches take long enough."""
 
 TRAPPED = 10.0
 """Nats to a block by which no sound mode is less likely than the start, which has followed every chance: about one."""
@@ -265,7 +265,7 @@ def explore(
         if not more.size:
             break
         fine = resolved(channel.noise, channel.grid.stride)
-        crowded = _crowded(channel, more, fine) if channel.blocks.size < CUT_BELOW else more[:0]
+        crowded = _crowded(channel, more, fine) if channel.blocks.size < FINE_BELOW else more[:0]
         if crowded.size:
             channel, theta = channel.cut(state, crowded, fine)
             state, more = channel.at(channel.widths * np.exp(theta)), np.setdiff1d(more, crowded)
@@ -282,7 +282,7 @@ def _sharper(search: Search, counts: Int64) -> Search:
     """
     channel: Any = search.channel
     blocks, best = channel.blocks, search.best
-    if best is None or resolved(channel.noise) > 1:
+    if best is None or resolved(channel.noise) > 1 or blocks.size >= FINE_BELOW:
         return search
     theta = best.theta[: blocks.covered]
     sides = np.median(sliding_window_view(np.pad(theta, SIDE, constant_values=np.inf), SIDE), axis=1)

@@ -274,6 +274,7 @@ class GroupedSketch:
         as_items = person is not None and person_is_item(items, person)
         self.take_in(read_items(items, counts, person, group), persons=person is not None, as_items=as_items)
 
+    @quiet
     def take_in(self, batches: Iterable[Rows], *, persons: bool = False, as_items: bool = False) -> None:
         """Count batches of clean rows in one ingestion call; ``persons``: all of them say who is behind each row."""
         sketches, drop = list(self._sketches.values()), self._unknown == "drop"

@@ -2,7 +2,7 @@
 
 A :class:`Source` is one or several files of a :class:`~unnoise.reading.formats.Format`, addresses that polars opens,
 the result of an SQL query, or standard input; a :class:`Wanted` says which columns make an item and what else is
-needed. :meth:`Source.batches` then yields :class:`Batch` after :class:`Batch`.
+needed. :meth:`Source.batches` then yields batches of :class:`~unnoise.sketches.inputs.Rows`, as sketches take them in.
 
 Text formats hold strings: a column of them is read as text unless ``integers`` is set ("00123" must not become
 123). Parquet, Arrow and the result of a query have types of their own: integers stay integers, text stays text and
@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..errors import InputError
-from ..guard import quiet
+from ..sketches.inputs import Rows
 from .formats import (
     FORMATS,
     LINE,
@@ -49,12 +49,7 @@ from .streams import Wants, frequency_pairs
 if TYPE_CHECKING:
     import polars as pl
 
-    from ..protocols.shares import Site
-    from ..sketches.inputs import Rows
-    from ..sketches.sketch import Sketch
-    from .groups import GroupedSketch
-
-__all__ = ["CHUNK", "FORMATS", "LINE", "Batch", "Source", "Wanted", "feed", "open_source"]
+__all__ = ["CHUNK", "FORMATS", "LINE", "Source", "Wanted", "open_source"]
 
 CHUNK = 1 << 20
 """Rows in a batch, half as many where columns are text: fewer would cost time, more would cost memory."""
@@ -86,39 +81,6 @@ class Wanted:
         extra = [name for name in (self.counts, self.person, self.group) if name is not None]
         object.__setattr__(self, "names", list(dict.fromkeys([*self.columns, *extra])))
         object.__setattr__(self, "person_is_item", self.columns == (self.person,))
-
-
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """Some rows, complete in every wanted column.
-
-    items : one column per part of an item
-    counts, person, group : equally long, or None where not asked for
-    rows : rows read for this batch, the dropped ones included
-    """
-
-    items: pl.DataFrame
-    counts: pl.Series | None
-    person: pl.Series | None
-    group: pl.Series | None
-    rows: int
-
-    def clean(self) -> Rows:
-        """Return the rows as sketches take them: types and nulls are settled already."""
-        import polars as pl
-
-        from ..sketches.inputs import Rows
-
-        columns = self.items.get_columns()
-        whole = [column.dtype == pl.Int64 for column in columns]
-        return Rows(
-            tuple(column.to_numpy() if integers else column for column, integers in zip(columns, whole)),
-            tuple("int" if integers else "str" for integers in whole),
-            self.items.height,
-            counts=None if self.counts is None else self.counts.to_numpy(),
-            person=None if self.person is None else (self.person,),
-            group=None if self.group is None else (self.group,),
-        )
 
 
 @dataclass(frozen=True)
@@ -189,12 +151,20 @@ class Source:
             return tuple("int" if wanted.integers else "str" for _ in wanted.columns)
         if self.stream is not None:
             raise InputError("the types of a stream are not known beforehand; write it to a file first")
-        schema = self.schema(wanted)
-        require_columns(str(self.wheres[0] or self.name), wanted.names, list(schema))
+        return self._stated_types(self.wheres[0], wanted)
+
+    def _stated_types(self, where: Location | None, wanted: Wanted) -> tuple[str, ...]:
+        """Return the types of an item by what the file says of its columns, all of them: a row must not be what tells.
+
+        Columns of a wrong type are refused.
+        """
         import polars as pl
 
-        empty = (pl.Series(name, [], dtype=schema[name]) for name in wanted.columns)
-        return tuple("int" if item_column(series, self.name).dtype == pl.Int64 else "str" for series in empty)
+        with _readable(self, where):
+            schema = self._schema(where, wanted)
+        require_columns(str(where or self.name), wanted.names, list(schema))
+        empty = self._clean(pl.DataFrame(schema={name: schema[name] for name in wanted.names}), wanted, where, 0)
+        return empty.types or ()
 
     def pairs(self) -> list[tuple[int, int]] | None:
         """Return each frequency with its number of items, where that is all the data say (a frequency list)."""
@@ -228,27 +198,16 @@ class Source:
                 return None
         return total
 
-    def batches(self, wanted: Wanted, chunk: int | None = None) -> Iterator[Batch]:
+    def batches(self, wanted: Wanted, chunk: int | None = None) -> Iterator[Rows]:
         """Yield the rows in batches of at most ``chunk``: where nobody says so, fewer of text than of integers."""
         stated = self.kind.typed and self.stream is None
-        slim = stated and set(self.item_types(wanted)) == {"int"}
-        chunk = chunk or (CHUNK if slim and wanted.person is None and wanted.group is None else CHUNK // 2)
         for where in self.wheres:
-            if stated:
-                self._require_types(where, wanted)
+            slim = stated and set(self._stated_types(where, wanted)) == {"int"}
+            most = chunk or (CHUNK if slim and wanted.person is None and wanted.group is None else CHUNK // 2)
             offset = 0
-            for frame in self.frames(where, wanted, chunk):
-                yield self._batch(frame, wanted, where, offset)
+            for frame in self.frames(where, wanted, most):
+                yield self._clean(frame, wanted, where, offset)
                 offset += frame.height
-
-    def _require_types(self, where: Location | None, wanted: Wanted) -> None:
-        """Refuse columns of a wrong type by what the file says of them: a row must not be what tells."""
-        import polars as pl
-
-        with _readable(self, where):
-            schema = self._schema(where, wanted)
-        require_columns(str(where or self.name), wanted.names, list(schema))
-        self._batch(pl.DataFrame(schema={name: schema[name] for name in wanted.names}), wanted, where, 0)
 
     def frames(self, where: Location | None, wanted: Wanted, chunk: int) -> Iterator[pl.DataFrame]:
         """Yield the wanted columns of one file as they are, at most ``chunk`` rows at a time."""
@@ -310,7 +269,7 @@ class Source:
             )
         return kind
 
-    def _batch(self, frame: pl.DataFrame, wanted: Wanted, where: Location | None, offset: int) -> Batch:
+    def _clean(self, frame: pl.DataFrame, wanted: Wanted, where: Location | None, offset: int) -> Rows:
         """Give the columns their types and drop incomplete rows."""
         import polars as pl
 
@@ -329,10 +288,18 @@ class Source:
         complete = pl.DataFrame(columns)
         if any(series.null_count() for series in columns):
             complete = complete.drop_nulls()
-        counts, person, group = (
-            None if name is None else complete[name] for name in (wanted.counts, wanted.person, wanted.group)
+        items = [complete[name] for name in wanted.columns]
+        whole = [series.dtype == pl.Int64 for series in items]
+        person, group = (None if name is None else (complete[name],) for name in (wanted.person, wanted.group))
+        return Rows(
+            tuple(series.to_numpy() if integers else series for series, integers in zip(items, whole)),
+            tuple("int" if integers else "str" for integers in whole),
+            complete.height,
+            counts=None if wanted.counts is None else complete[wanted.counts].to_numpy(),
+            person=person,
+            group=group,
+            dropped=frame.height - complete.height,
         )
-        return Batch(complete.select(wanted.columns), counts, person, group, frame.height)
 
 
 def open_source(
@@ -375,17 +342,6 @@ def open_source(
         return Source("the query", QUERY, tuple(places), dialect, sql)
     name = str(places[0]) if len(places) == 1 else f"{names[0]} ({len(places)} files)"
     return Source(name, kind, tuple(places), dialect)
-
-
-@quiet
-def feed(
-    target: Sketch | GroupedSketch | Site, batches: Iterable[Batch], *, persons: bool = False, as_items: bool = False
-) -> None:
-    """Count all batches in one ingestion call; with ``persons`` they are gathered first, to limit each person.
-
-    ``as_items``: the person is the item (:attr:`Wanted.person_is_item`).
-    """
-    target.take_in((batch.clean() for batch in batches), persons=persons, as_items=as_items)
 
 
 def _standard_input(

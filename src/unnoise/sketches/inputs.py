@@ -47,6 +47,7 @@ class Rows:
     stated : whether the columns have types of their own, so that the types say nothing about the rows
     counts : occurrences per row, None for one each
     person, group : the columns that say who is behind each row, and which group it is in, or None
+    dropped : rows of a file that are not among them, because a column was empty
     """
 
     columns: tuple[Any, ...]
@@ -56,6 +57,7 @@ class Rows:
     counts: Int64 | None = None
     person: tuple[Any, ...] | None = None
     group: tuple[Any, ...] | None = None
+    dropped: int = 0
 
 
 def read_items(items: Any, counts: Any = None, person: Any = None, group: Any = None) -> Iterator[Rows]:

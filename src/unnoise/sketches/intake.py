@@ -37,7 +37,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,16 +73,17 @@ Product = Callable[..., Any]
 
 
 class Piece(Protocol):
-    """Some rows that can be added to cells, or taken back."""
+    """Some rows that can be added to cells, or taken back; ``own`` is memory that belongs to the piece."""
+
+    @property
+    def own(self) -> tuple[NDArray[Any] | None, ...]:
+        """What is to be overwritten in the end."""
 
     def add(self, cells: Int64, stop: threading.Event) -> None:
         """Add the rows, up to where ``stop`` is noticed."""
 
     def take_back(self, cells: Int64) -> None:
         """Subtract what has been added."""
-
-    def wipe(self) -> None:
-        """Overwrite the memory that belongs to the piece."""
 
 
 @dataclass(eq=False)
@@ -124,18 +125,21 @@ class Located:
         block = slice(start, start + BLOCK)
         scatter_add(cells, self.cells[block], _ones() if self.counts is None else self.counts[block], sign)
 
-    def wipe(self) -> None:
-        """Overwrite the memory that belongs to the piece."""
-        wipe(self.cells if self.owned else None, self.persons)
+    @property
+    def own(self) -> tuple[NDArray[Any] | None, ...]:
+        """What is to be overwritten in the end."""
+        return self.cells if self.owned else None, self.persons
 
 
 @dataclass(eq=False)
 class Hashed:
     """Rows of a hashed sketch, whose cells are found while they are added.
 
-    Pieces added side by side share a ``lock``; ``most`` bounds the threads of this one.
+    Pieces added side by side share a ``lock``; ``most`` bounds the threads of this one. The rows are the caller's, and
+    the hashes are wiped where they are made: nothing is its ``own``.
     """
 
+    own: ClassVar[tuple[()]] = ()
     rows: Rows
     layout: Layout
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -161,9 +165,6 @@ class Hashed:
         """Subtract what has been added."""
         self.add(cells, threading.Event(), sign=-1)
         self._done.clear()
-
-    def wipe(self) -> None:
-        """Nothing to overwrite: the rows are the caller's, and the hashes are wiped where they are made."""
 
 
 @lru_cache(maxsize=1)
@@ -342,7 +343,7 @@ class Intake:
                 for sketch, recorded in zip(self.sketches, before):
                     sketch._types, sketch._layout, sketch._account, sketch._label = recorded
                 for _, piece in parts:
-                    piece.wipe()
+                    wipe(*piece.own)
 
         with self.open():
             try:
@@ -353,7 +354,7 @@ class Intake:
                 apart(take_back, stop)
                 raise
         for _, piece in parts:
-            piece.wipe()
+            wipe(*piece.own)
 
     def run_long(self, batches: Iterable[Rows], parts: Parts) -> None:
         """Count batches as they come: whatever ends this early leaves the sketches broken."""
@@ -365,7 +366,7 @@ class Intake:
                 for found in chain([parts], map(self.locate, batches)):
                     for number, piece in _emptying(found):
                         piece.add(self.sketches[number]._held.array(), threading.Event())
-                        piece.wipe()
+                        wipe(*piece.own)
             self.record()
             self.counted = True  # before the sketches count as whole again: a signal in between must be told
 
@@ -444,7 +445,7 @@ class Intake:
             ends = np.searchsorted(block[order], np.arange(len(self.sketches) + 1))
             for number in np.flatnonzero(np.diff(ends)).tolist():
                 parts.append((number, _rows_of(found, start + order[ends[number] : ends[number + 1]])))
-        found.wipe()
+        wipe(*found.own)
         return parts
 
     def limited(self, parts: Parts) -> Parts:
@@ -462,7 +463,7 @@ class Intake:
             cells, counts = limit_contributions(joined.cells, joined.counts, joined.take_persons(), most, stream)
             kept.append((number, Located(cells, counts, owned=cells is not joined.cells or joined.owned)))
             if cells is not joined.cells:
-                joined.wipe()
+                wipe(*joined.own)
         return kept
 
 
@@ -493,5 +494,5 @@ def _join(pieces: list[Located]) -> Located:
         np.concatenate(persons) if persons else None,
     )
     for piece in pieces:
-        piece.wipe()
+        wipe(*piece.own)
     return joined

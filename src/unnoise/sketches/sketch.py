@@ -324,6 +324,7 @@ begin_epoch() first, which draws fresh noise
         batches = read_items(items, counts, person)
         Intake([self], persons=person is not None, as_items=as_items).take_in(batches)
 
+    @quiet
     def take_in(self, batches: Iterable[Rows], *, persons: bool = False, as_items: bool = False) -> None:
         """Count batches of clean rows in one ingestion call.
 

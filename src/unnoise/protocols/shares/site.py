@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..._sampler import Keystream, source
 from ..._sampler import _system_stream as system_stream
 from ...errors import InputError, SealedError
-from ...guard import Guarded, letting_out, new_identity
+from ...guard import Guarded, letting_out, new_identity, quiet
 from ...sketches.domain import Domain, read_domain
 from ...sketches.inputs import Rows
 from ...sketches.sketch import Sketch
@@ -80,6 +80,7 @@ class Site(Guarded):
                 raise SealedError("update needs a site that has not split its cells yet, this one has")
             self._sketch.update(items, counts, person=person)
 
+    @quiet
     def take_in(self, batches: Iterable[Rows], *, persons: bool = False, as_items: bool = False) -> None:
         """Count batches of clean rows in one ingestion call, as :meth:`Sketch.take_in` does."""
         self._require_here("take_in")
