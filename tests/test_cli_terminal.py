@@ -242,5 +242,7 @@ def test_a_broken_pipe_does_not_hide_that_nothing_was_written(words):
 
 def test_standard_input_is_called_so(words):
     for command in ("estimate -", "inspect -"):
-        done = pipe(f"(printf ARROW1; head -c 500 {words}/words.csv) | unnoise {command}", code=2)
+        done = pipe(f"(printf ARROW1unnoise; head -c 500 {words}/words.csv) | unnoise {command}", code=2)
         assert "unnoise: standard input is not a valid sketch file" in done.stderr
+    done = pipe(f"head -c 500 {words}/words.csv | unnoise estimate -", code=2)
+    assert "--epsilon is required: standard input is not a sketch" in done.stderr

@@ -173,7 +173,8 @@ def _from_histogram(request: Answering, path: Path) -> Profile:
     from ._output import saying
 
     if request.epsilon is None:
-        raise InputError(f"--epsilon is required: {request.file} is not a sketch, so say which noise its counts carry")
+        what = "standard input" if request.file == "-" else request.file
+        raise InputError(f"--epsilon is required: {what} is not a sketch, so say which noise its counts carry")
     law = DiscreteLaplace(request.epsilon, request.power)
     kind = request.format or ("csv" if request.file == "-" else None)
     with saying("reading"):

@@ -81,8 +81,9 @@ FINE_BELOW = 160
 TRAPPED = 10.0
 """Nats to a block by which no sound mode is less likely than the start, which has followed every chance: about one."""
 
-SIDE, TOWERING, FEWEST = 3, math.log(4), 8.0
-"""Counts to either side over whose medians a count towers, by which factor, and items that it takes."""
+SIDE, TOWERING, FEWEST = 3, math.log(2), 8.0
+"""Counts to either side over whose medians a count towers, by which factor, and items that it takes. (By four, a cap
+that the walk has spread already is not seen; the evidence decides, so looking in vain costs time alone.)"""
 
 AT_ONCE = 4
 """Atoms added in one round."""
