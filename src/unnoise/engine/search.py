@@ -304,8 +304,8 @@ def _sharper(search: Search, counts: Int64) -> Search:
 def naming_cost(n: int, q: int) -> float:
     """Nats that it costs to name q of n.
 
-    >>> round(naming_cost(4, 2) - math.log(6 * 4), 9)
-    0.0
+    >>> round(math.exp(naming_cost(4, 2)))  # six pairs, and four numbers that there may be of them
+    24
     """
     return float(gammaln(n + 1) - gammaln(q + 1) - gammaln(n - q + 1)) + math.log(n)
 
