@@ -293,7 +293,7 @@ def test_single_counts_tower_over_a_smooth_law(shape, monkeypatch):
         return float(np.abs(numbers - truth).sum()) / counts.size, truth[20] in profile.exactly(20)
 
     error, held = found()
-    monkeypatch.setattr(search, "_sharper", lambda best, counts: best)
+    monkeypatch.setattr(search, "_sharper", lambda best, total, counts: best)
     without, _ = found()
     print(f"ℓ1 {error:.3f}, without {without:.3f}")
     assert held

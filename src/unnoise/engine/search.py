@@ -275,7 +275,7 @@ def explore(
     return search
 
 
-def _sharper(search: Search, counts: Int64) -> Search:
+def _sharper(search: Search, total: float, counts: Int64) -> Search:
     """Give the counts that tower over both sides masses of their own beside the walk, if that is likelier.
 
     A walk loose enough for a few single counts is loose everywhere, and spreads their items to either side. Naming q of
@@ -296,9 +296,8 @@ def _sharper(search: Search, counts: Int64) -> Search:
     start[tower] = level[tower]
     finer = channel.with_blocks(blocks.with_atoms(blocks.first[tower]))
     named = search.named + naming_cost(theta.size, tower.size)
-    total = math.exp(search.level) * channel.grid.counts.size
     found = explore(finer, np.append(start, own), total, counts, search.most, named)
-    return _sharper(found, counts) if found.best is not None and found.best.score > best.score else search
+    return _sharper(found, total, counts) if found.best is not None and found.best.score > best.score else search
 
 
 def naming_cost(n: int, q: int) -> float:
@@ -341,7 +340,7 @@ def find_models(
     best: Search | None = None
     for channel, start in zip(channels, starts):
         floor = -np.inf if best is None else best.most - 2 * math.log(best.channel.grid.stride)
-        search = _sharper(explore(channel, start, total, counts, floor=floor - FAIR), counts)
+        search = _sharper(explore(channel, start, total, counts, floor=floor - FAIR), total, counts)
         if channel is channels[-1] and places is not None:
             seeing: Any = search.channel
             mass = seeing.widths * np.exp(search.start if search.best is None else search.best.theta)
