@@ -15,7 +15,7 @@ from unnoise.engine.channel import FAR, Blocks, counts_in_blocks, likely_strides
 from unnoise.engine.fourier import FourierChannel, Part, rows_of
 from unnoise.engine.posterior import covariance_of, posterior
 from unnoise.engine.search import Search, certify, explore, find_models
-from unnoise.engine.walk import FAMILIES, Model, Walk, _log_chance, find_mode, shares
+from unnoise.engine.walk import FAMILIES, Model, Prior, Walk, _log_chance, find_mode, shares
 from unnoise.estimators._ladder import spikes
 from unnoise.estimators.auto import auto, cell_law_of
 from unnoise.estimators.collisions import collisions
@@ -129,7 +129,7 @@ def test_the_mode_is_stationary_and_its_evidence_that_of_laplace():
     )
     walk = Walk(np.log(np.arange(1.0, 13.0)), np.arange(12), 2, level=4.0)
     precision = walk.precision(10.0)
-    mode = find_mode(channel, walk, precision, np.full(12, 4.0))
+    mode = find_mode(channel, Prior(walk, precision), np.full(12, 4.0))
     assert mode.converged
 
     def objective(theta):
@@ -259,10 +259,11 @@ def test_explore_returns_certified_models_and_a_posterior():
     last = int(noisy.values[-1])
     part = Part.of(noisy.values, noisy.tally, rows_of(noisy.values, noisy.tally, noisy.noise, last)[0], 1.0)
     channel = FourierChannel(Blocks.covering(np.arange(1, last + 1)), (part,), noisy.noise, collide=True)
-    search = explore(channel, np.full(last - 1, 2.0), 1800.0, np.arange(1, last))
+    start = np.full(last - 1, 2.0)
+    search = explore(channel, start, 1800.0, np.arange(1, last))
     certify(search, np.arange(1, last))
     assert isinstance(search, Search)
-    found = posterior(search)
+    found = posterior(search, lambda each: np.full(each.blocks.size, 2.0))
     assert found.mean.sum() == pytest.approx(1300, rel=0.3)
     assert np.allclose(found.covariance, found.covariance.T)
 
@@ -287,7 +288,7 @@ def test_a_certified_model_counts_however_far_behind_if_it_explains_the_cells_be
             return 0.0
 
     def model(name, strain, value, score):
-        return Model(Seeing(strain), name, np.zeros(1), value, score, 0.0, None, np.ones(1))
+        return Model(Seeing(strain), name, np.zeros(1), value, score, 0.0, None)
 
     found = Search(None, np.zeros(1), 0.0)
     found.add(model("points", 5.0, -100.0, -200.0), model("walk", 1.0, value, -250.0))

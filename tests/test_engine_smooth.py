@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 
 from statistics_tools import off
 from unnoise.engine.banded import BandedChannel, body_of, dense_runs
-from unnoise.engine.walk import Walk, find_mode
+from unnoise.engine.walk import STILL, Prior, Strayed, Walk, find_mode
 from unnoise.errors import ConvergenceError, InputError
 from unnoise.estimators.auto import smooth
 from unnoise.estimators.likelihood import likelihood
@@ -95,6 +95,27 @@ def test_walk_is_a_proper_gaussian(order, coordinate):
     assert log_density(walk, theta, w) == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.parametrize("strength", [1e-4, 7.0, 1e9])
+def test_counts_astray_are_a_walk_plus_independent_variables(strength):
+    """Against the covariance itself, whatever the stiffness of the walk."""
+    n, rng = 16, np.random.default_rng(1)
+    walk = Walk(np.log1p(np.arange(n)), np.arange(n), 2, level=1.5)
+    w, variance = walk.precision(strength), rng.uniform(0.1, 9.0, n)
+    variance[-1] = 0.0
+    d = matrix_of(lambda e: walk.differences(e) + walk.offset, n)
+    root = np.linalg.solve(d, np.diag(w**-0.5))
+    covariance = root @ root.T + np.diag(np.maximum(variance, STILL**2))
+    held = sum(np.diag(b[: n - k], k) + (np.diag(b[: n - k], -k) if k else 0) for k, b in enumerate(walk.bands(w)))
+    prior = Strayed(walk, w, held, variance)
+    away = rng.normal(size=n)
+    gradient, cost = prior.tension(np.linalg.solve(d, walk.offset) + away)
+    assert gradient == pytest.approx(np.linalg.solve(covariance, away), rel=1e-5, abs=1e-6)
+    assert cost == pytest.approx(0.5 * away @ np.linalg.solve(covariance, away), rel=1e-6)
+    assert prior.peak == pytest.approx(-0.5 * np.linalg.slogdet(covariance)[1], abs=1e-6)
+    rebuilt = sum(np.diag(b[: n - k], k) + (np.diag(b[: n - k], -k) if k else 0) for k, b in enumerate(prior.bands()))
+    assert rebuilt @ away == pytest.approx(gradient)
+
+
 @pytest.mark.parametrize(("order", "shape"), [(2, lambda x: 1 - 0.3 * x), (3, lambda x: 1 - 0.3 * x + 0.02 * x**2)])
 def test_polynomials_cost_nothing(order, shape):
     x = np.log1p(np.arange(30))
@@ -113,7 +134,7 @@ def test_mode_and_evidence_by_dense_means(epsilon, order):
     walk = Walk(body.counts.astype(float), np.arange(n), order)
     w = walk.precision(10.0)
     y, cells = body.tally / body.tally.sum(), float(body.tally.sum())
-    mode = find_mode(channel, walk, w, np.full(n, -math.log(n)))
+    mode = find_mode(channel, Prior(walk, w), np.full(n, -math.log(n)))
     assert mode.converged
     k = folded_matrix(*body.runs[0], epsilon)
 

@@ -37,7 +37,7 @@ from ..arrays import Floats, Int64
 from .banded import BandedChannel
 from .channel import FAR
 from .fourier import FourierChannel
-from .walk import LEVEL, Model, Walk, find_mode
+from .walk import LEVEL, Model, Prior, Walk, find_mode
 
 __all__ = ["Places", "likely_points", "pulled_points"]
 
@@ -96,12 +96,12 @@ def _fit(whole: BandedChannel | FourierChannel, places: Int64, mass: Floats, amo
     channel: Any = whole.only(places)
     start = np.log(np.maximum(mass, LEAST * among.total))
     walk = Walk(np.zeros(mass.size), np.zeros(mass.size, dtype=np.int64), 2, level=among.level)
-    precision = walk.precision(1.0)
-    mode = find_mode(channel, walk, precision, start)
+    prior = Prior(walk, walk.precision(1.0))
+    mode = find_mode(channel, prior, start)
     state = channel.at(np.exp(mode.theta))
     evidence = state.value + _volume(channel.information(state), state.mass, places.size, among)
-    return Model(channel, f"{places.size} points", mode.theta, state.value, evidence, among.log_share(places), walk,
-                 precision, places=places, converged=mode.converged)
+    return Model(channel, f"{places.size} points", mode.theta, state.value, evidence, among.log_share(places), prior,
+                 places=places, converged=mode.converged)
 
 
 def _volume(information: Floats, mass: Floats, near: int, among: Places) -> float:

@@ -8,19 +8,17 @@ precision, the items that *are* there, given the cells, have mean M(θ̂), one E
 D − J is the missing information [1]_, the scatter of the items for given θ; dM/dθ = D − J carries the doubt about θ.
 Without a prior A = J and C = D·J⁻¹·D − D: the variance of the unbiased estimate less the Poisson one of the items.
 
-**What the cells alone leave open** is the covariance of the items under a prior that joins no two counts. It is
-Gaussian in log N, so it depends on where it is taken: at a law that has all its items at the count 1 it cannot say that
-they might as well be at 0 or 2. So it is taken at the law of highest entropy among those found that the cells do not
-exclude (within NATS of the best likelihood), the items of every atom spread as far as the noise would hide it. n items
-spread by ± s about their count change the likelihood by about n·(s/σ)⁴/4 nats, σ the deviation of the noise.
+**What the cells alone leave open** is the same under a prior that joins no two counts: each θ by itself is ± JUMP about
+where the search began (a few steps of EM: towards the cells, and not yet rough). It is taken at the mode under that
+prior. A few points or a stiff walk are as certain as they are simple: where the noise would hide other laws as well,
+this says so.
 
 .. [1] T. A. Louis, "Finding the observed information matrix when using the EM algorithm", JRSS B 44, 1982.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,19 +26,15 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from ..arrays import Floats, Int64
-from .channel import FAR, Blocks
+from .channel import Blocks
 from .fourier import FourierChannel, SeenRows
 from .search import Search, average, weights
-from .walk import JUMP, Model
+from .walk import JUMP, Prior, Walk, find_mode
 
 __all__ = ["Posterior", "covariance_of", "posterior"]
 
 RIDGE = 1e-9
 """Added to a precision whose diagonal is scaled to 1: far below what a cell tells, far above rounding."""
-
-
-NATS = 3.0
-"""Laws this far behind the best likelihood are not excluded: e⁻³ = 1/20."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +43,7 @@ class Posterior:
 
     law : N, the average of the modes
     mean, covariance : of the items themselves, by blocks
-    vague : the covariance that the cells alone would give, under a prior that joins no two counts
+    alone, vague : mean and covariance that the cells alone would leave, under a prior that joins no two counts
     hidden : variance of each block's mass if all others were known: numbers up to its root drown in the noise
     """
 
@@ -57,6 +51,7 @@ class Posterior:
     law: Floats
     mean: Floats
     covariance: Floats
+    alone: Floats
     vague: Floats
     hidden: Floats
     weights: list[tuple[str, float]]
@@ -81,8 +76,8 @@ class Posterior:
         return np.asarray(law)
 
 
-def posterior(search: Search) -> Posterior:
-    """Average the models of a Fourier channel by evidence."""
+def posterior(search: Search, start: Callable[[FourierChannel], Floats]) -> Posterior:
+    """Average the models of a Fourier channel by evidence; ``start`` returns θ where a search of a channel begins."""
     models = sorted(search.models, key=lambda model: -model.score)
     whole: Any = search.channel
     every: list[Any] = [model.channel for model in models]
@@ -96,7 +91,7 @@ def posterior(search: Search) -> Posterior:
         state = own.at(model.mass)
         laws[i, place] = state.mass
         means[i, place] = state.mass * own.step(state)
-        precision = own.hold(model.walk.bands(model.precision))
+        precision = own.hold(model.prior.bands())
         covariance[np.ix_(place, place)] += weight[i] * covariance_of(own, state, precision)
     mean = np.asarray(weight @ means)
     covariance += (weight[:, None] * (means - mean)).T @ (means - mean)
@@ -105,10 +100,9 @@ def posterior(search: Search) -> Posterior:
         laws[:, order], weight, [model.family is None for model in models]
     )
     state = channel.at(np.maximum(law, 1e-300))
-    open_law = channel.at(np.maximum(_smoothest(channel, search.tried, law), 1e-300))
-    vague = covariance_of(channel, open_law, np.eye(law.size) / JUMP**2)
+    alone, vague = _alone(channel, start(channel))
     named = [(model.name, float(w)) for model, w in zip(models, weight)]
-    return Posterior(channel, law, mean, covariance, vague, channel.alone(state), named)
+    return Posterior(channel, law, mean, covariance, alone, vague, channel.alone(state), named)
 
 
 def _places(all_blocks: Blocks, own: Blocks) -> Int64:
@@ -131,33 +125,10 @@ def covariance_of(channel: FourierChannel, state: SeenRows, prior: Floats) -> Fl
     return np.asarray(missing + half.T @ half)
 
 
-def _smoothest(channel: FourierChannel, models: Sequence[Model], law: Floats) -> Floats:
-    """Return the masses of ``channel``'s blocks under the smoothest law that the cells do not exclude.
-
-    models : walks and mixtures that converged, whatever their evidence
-    law : the average of the models, which is taken where there is no walk
-    """
-    best = max((model.value for model in models), default=-math.inf)
-    walks = [model.mass for model in models if model.family and model.value > best - NATS]  # their blocks come first
-    laws = [*(np.pad(mass, (0, law.size - mass.size)) for mass in walks), law]
-    return max((_spread_atoms(channel, mass) for mass in laws), key=lambda mass: _entropy(channel, mass))
-
-
-def _spread_atoms(channel: FourierChannel, mass: Floats) -> Floats:
-    """Spread the mass of every atom over the blocks around it, as far as the noise would hide that."""
-    blocks, n = channel.blocks, channel.blocks.covered
-    masses = mass.copy()
-    for j in n + np.flatnonzero((mass[n:] > 0) & (blocks.atoms < FAR)):
-        away = (4 * NATS / max(float(mass[j]), NATS)) ** 0.25 * math.sqrt(channel.noise.variance)
-        weight = np.exp(-0.5 * ((blocks.centres[:n] - blocks.first[j]) / max(away, 0.5)) ** 2) * blocks.widths[:n]
-        if weight.sum() > 0:
-            masses[:n] += mass[j] * weight / weight.sum()
-            masses[j] = 0.0
-    return masses
-
-
-def _entropy(channel: FourierChannel, mass: Floats) -> float:
-    """Entropy of a law, evenly spread within blocks; items above the last row left out."""
-    near = channel.blocks.first < FAR
-    share = mass[near] / max(float(mass[near].sum()), 1e-300)
-    return float(-(share * np.log(np.maximum(share / channel.widths[near], 1e-300))).sum())
+def _alone(channel: FourierChannel, start: Floats) -> tuple[Floats, Floats]:
+    """Return mean and covariance of the items by the cells alone: each θ is ± JUMP about its start, by itself."""
+    walk = Walk(start, np.zeros(start.size, dtype=np.int64), 2, level=start)
+    prior = Prior(walk, np.full(start.size, JUMP**-2))
+    mode = find_mode(channel, prior, start)
+    state = channel.at(channel.widths * np.exp(mode.theta))
+    return state.mass * channel.step(state), covariance_of(channel, state, np.diag(prior.precision))

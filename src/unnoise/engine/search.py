@@ -9,7 +9,8 @@
 2. Periods are fitted if the best model, or the leader that follows the cells least, shows any (:mod:`.walk`): a
    loose walk takes a pattern over and then misses nothing.
 3. The steps that stand out (4 robust deviations) are set free in the best model of each family, at the cost of naming
-   them, and its ladder is climbed to stiffer walks; again while that helps.
+   them, and its ladder is climbed to stiffer walks; again while that helps. And all of its counts may stray from a
+   stiffer walk, each by itself, further and further while that helps (Fourier channel).
 4. The best mode is asked whether the cells want more mass at some count than it gives (:meth:`strain`). Where that
    exceeds STRAIN standard errors the count gets a mass of its own; near a count that has one, no single count explains
    the cells, and the blocks of both are cut into pieces instead. Then 1. to 4. are repeated, at most ROUNDS times.
@@ -44,7 +45,20 @@ from ..arrays import Floats, Int64
 from .channel import FAR, Channel, blur_of, first_apart, resolved
 from .fourier import FourierChannel
 from .points import Places, pulled_points
-from .walk import APART_FIRST, FAMILIES, HEADS, PERIODS, Family, Model, Walk, find_mode, likely_periods, shares
+from .walk import (
+    APART_FIRST,
+    FAMILIES,
+    HEADS,
+    PERIODS,
+    Family,
+    Model,
+    Prior,
+    Strayed,
+    Walk,
+    find_mode,
+    likely_periods,
+    shares,
+)
 
 __all__ = ["Search", "average", "certify", "explore", "find_models", "weights"]
 
@@ -81,6 +95,10 @@ FINE_BELOW = 160
 TRAPPED = 10.0
 """Nats to a block by which no sound mode is less likely than the start, which has followed every chance: about one."""
 
+STRAYING, STIFFER = (0.1, 1.0, 10.0), 6
+"""Variances by which counts stray from a walk, each by itself: by a third, a factor of e and one of e³; decades by
+which the walk may be stiffer then."""
+
 SIDE, TOWERING, FEWEST = 3, math.log(2), 8.0
 """Counts to either side over whose medians a count towers, by which factor, and items that it takes. (By four, a cap
 that the walk has spread already is not seen; the evidence decides, so looking in vain costs time alone.)"""
@@ -101,7 +119,6 @@ class Search:
     most : the highest score so far, at first that of a model found elsewhere
     named : nats that it cost to name the atoms that towered over a walk without them
     models, best : those that count, and the one of highest score; leaders : the best of each family
-    tried : all that converged, certified or not
     """
 
     channel: Channel[Any]
@@ -110,13 +127,17 @@ class Search:
     most: float = -np.inf
     named: float = 0.0
     models: list[Model] = field(default_factory=list)
-    tried: list[Model] = field(default_factory=list)
     best: Model | None = None
     leaders: dict[Family, Model] = field(default_factory=dict)
     fits: int = 0
     iterations: int = 0
     not_converged: int = 0
     uncertified: int = 0
+
+    @property
+    def evidence(self) -> float:
+        """Logarithm of what all models weigh together."""
+        return float(np.logaddexp.reduce([model.score for model in self.models], initial=-np.inf))
 
     def add(self, *models: Model) -> None:
         """Take models in."""
@@ -146,6 +167,7 @@ class Search:
             self._explored(Family("t", 2, period=period), 0, 1 / len(share) / len(PERIODS))
         for leader in sorted(self.leaders.values(), key=lambda leader: -leader.score):
             self._set_free(leader)
+            self._set_astray(leader)
 
     def _with_heads(self, share: dict[Family, float], *, loose: bool = False) -> None:
         """Climb every family with each of the heads, while it is near the best with the same head.
@@ -178,9 +200,13 @@ class Search:
         return found
 
     def ascend(
-        self, family: Family, name: str, walk: Walk, strengths: Floats, first: int, start: Floats, log_weight: float
+        self, family: Family, name: str, walk: Walk, strengths: Floats, first: int, start: Floats, log_weight: float,
+        astray: Floats | None = None,
     ) -> Model | None:
-        """Fit from the strength ``first`` to stiffer and to looser ones while scores may matter; return the peak."""
+        """Fit from the strength ``first`` to stiffer and to looser ones while scores may matter; return the peak.
+
+        astray : variance by which every θ strays from the walk by itself, if it does
+        """
         peak: Model | None = None
         origin = np.maximum(start, start.max() - DEEPEST)
         scores: list[float] = []
@@ -191,8 +217,11 @@ class Search:
                 if len(scores) > 1 and scores[-1] < scores[-2] and 2 * scores[-1] - scores[-2] < wanted:
                     break  # scores up a ladder are concave
                 precision = walk.precision(float(strengths[rung]))
-                blind = family.period > 0 and not scores  # a step from no pattern does not show what one would gain
-                mode = find_mode(self.channel, walk, precision, theta, max_iterations=PATIENCE,
+                prior = Prior(walk, precision)
+                if astray is not None:
+                    prior = Strayed(walk, precision, self.channel.hold(prior.bands()), astray)
+                blind = (family.period > 0 or astray is not None) and not scores  # a first step shows little of a gain
+                mode = find_mode(self.channel, prior, theta, max_iterations=PATIENCE,
                                  wanted=-np.inf if blind else wanted - log_weight)  # fmt: skip
                 self.fits += 1
                 self.iterations += mode.iterations
@@ -207,7 +236,7 @@ class Search:
                 straight = rung < first and last is not None and last.told_by(theta, mode.log_evidence)
                 alike = math.log(1 + rung) if straight else 0.0
                 model = Model(self.channel, f"{name}, λ={strengths[rung]:.0e}", theta, mode.value, mode.log_evidence,
-                              log_weight, walk, precision, family, float(strengths[rung]), alike=alike)
+                              log_weight, prior, family, float(strengths[rung]), alike=alike)
                 self.add(model)
                 last = model
                 if peak is None:
@@ -222,7 +251,7 @@ class Search:
         """Free the steps that stand out, while the evidence grows."""
         share = found.log_weight
         for _ in range(FREEINGS):
-            walk = found.walk
+            walk = found.prior.walk
             bound = walk.steps & ~walk.free
             bound[self.channel.grid.walked :] = False
             if found.family is None or found.score < self.most - BEHIND or not bound.any():
@@ -242,6 +271,23 @@ class Search:
             if better is None or better.score <= found.score:
                 break
             found = better
+
+
+    def _set_astray(self, found: Model) -> None:
+        """Let every count stray from the walk by itself, further and further, while the evidence grows."""
+        if found.family is None or not isinstance(self.channel, FourierChannel) or found.score < self.most - BEHIND:
+            return
+        blocks, weight, best = self.channel.blocks, found.log_weight - math.log(len(STRAYING)), found
+        for square in STRAYING:
+            astray = np.zeros(blocks.size)  # counts of a block stray each by itself: their sum strays less
+            astray[: blocks.covered] = np.log1p(np.expm1(square) / blocks.widths[: blocks.covered])
+            strengths = np.asarray(best.strength * 10.0 ** np.arange(STIFFER))[::-1]
+            name = f"{found.name.split(',')[0]}, counts astray by {square:g}"
+            walk, first = found.prior.walk, STIFFER - 1
+            better = self.ascend(found.family, name, walk, strengths, first, best.theta, weight, astray)
+            if better is None or better.score <= best.score:
+                break
+            best = better
 
 
 def explore(
@@ -297,7 +343,7 @@ def _sharper(search: Search, total: float, counts: Int64) -> Search:
     finer = channel.with_blocks(blocks.with_atoms(blocks.first[tower]))
     named = search.named + naming_cost(theta.size, tower.size)
     found = explore(finer, np.append(start, own), total, counts, search.most, named)
-    return _sharper(found, total, counts) if found.best is not None and found.best.score > best.score else search
+    return _sharper(found, total, counts) if found.evidence > search.evidence else search
 
 
 def naming_cost(n: int, q: int) -> float:
@@ -361,7 +407,6 @@ def certify(search: Search, counts: Int64) -> None:
     few, and too few for what the cells show. Of a handful of cells even the true law leaves more to the background than
     UNEXPLAINED: nothing is then told apart.
     """
-    search.tried = search.models
     if search.best is None:
         return
     ranked = sorted(search.models, key=lambda one: -one.score)

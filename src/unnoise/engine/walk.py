@@ -14,6 +14,9 @@ With a ``base`` θ − base is the walk: on base = −log t! large λ leads to P
 A *free* step is given that standard deviation of 3 in place of λ: a spike or an edge of the profile. ``rise`` lets
 the precision grow along the counts, for profiles rough at small counts and smooth beyond.
 
+Counts may also stray from a walk, each by itself: packs of six beside single pieces, odd numbers, prices. θ is then the
+walk plus independent variables, e^θ of a block of n counts the mean of n such factors.
+
 D, with one row per count holding θ[i−r…i], is square and lower triangular, so log det(DᵀWD) = Σ log w + 2·Σ log|D_ii|.
 
 **The mode.** For cells seen through a channel (:mod:`.channel`) and a walk with precision P on θ, the logarithm of the
@@ -53,18 +56,19 @@ import math
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError
+from scipy.linalg import LinAlgError, solve_banded, solve_triangular
 from scipy.special import gammaln, hyperu
 
 from ..arrays import Floats, Int64
 from .channel import Channel, Grid, S, Seeing
 
 __all__ = [
-    "APART_FIRST", "FAMILIES", "HEADS", "JUMP", "LEVEL", "PERIODS", "Family", "Mode", "Model", "Walk", "find_mode",
-    "likely_periods", "shares",
+    "APART_FIRST", "FAMILIES", "HEADS", "JUMP", "LEVEL", "PERIODS", "Family", "Mode", "Model", "Prior", "Strayed",
+    "Walk", "find_mode", "likely_periods", "shares",
 ]  # fmt: skip
 
 LEVEL = 10.0
@@ -75,6 +79,9 @@ JUMP = 3.0
 
 STIFFEST = 1e10
 """Largest precision of a row in θ: beyond, rounding would rule."""
+
+STILL = 1e-3
+"""Standard deviation of a θ that does not stray; its fourth power is far below any precision that matters."""
 
 STARTS = ((1.0,), (-1.0, 1.0), (1.0, -2.0, 1.0))
 
@@ -93,7 +100,7 @@ class Walk:
         order: int,
         rise: Floats | float = 1.0,
         base: Floats | None = None,
-        level: float | None = None,
+        level: Floats | float | None = None,
         period: int = 0,
     ) -> None:
         order = period + 1 if period else order
@@ -127,6 +134,14 @@ class Walk:
         w = np.minimum(strength * self.rise, STIFFEST / self.spread)
         w[self.free] = np.minimum(w[self.free], 1 / (JUMP**2 * self.spread[self.free]))
         return np.where(self.steps, w, self.fixed)
+
+    @property
+    def mean(self) -> Floats:
+        """θ in advance, where every difference is as expected."""
+        bands = np.zeros((self.order + 1, self.size))
+        for lag in range(self.order + 1):
+            bands[lag, : self.size - lag] = self.rows[self.order - lag, lag:]
+        return np.asarray(solve_banded((self.order, 0), bands, self.offset))
 
     def differences(self, theta: Floats) -> Floats:
         """D θ, less the start's mean."""
@@ -179,6 +194,66 @@ def _seasonal(size: int, period: int) -> Floats:
     return rows
 
 
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """The Gaussian law of θ by a walk with the precision of every row; of log densities (2π)^(−N/2) is left out."""
+
+    walk: Walk
+    precision: Floats
+
+    @cached_property
+    def peak(self) -> float:
+        """Log density where D θ is the start's mean."""
+        return float(0.5 * np.log(self.precision).sum() + self.walk.log_det)
+
+    def bands(self) -> list[Floats]:
+        """Superdiagonals of the inverse covariance."""
+        return self.walk.bands(self.precision)
+
+    def tension(self, theta: Floats) -> tuple[Floats, float]:
+        """Gradient and value of −log density, from its peak."""
+        r = self.walk.differences(theta)
+        return self.walk.transpose(self.precision * r), 0.5 * float(self.precision @ (r * r))
+
+
+@dataclass(frozen=True, eq=False)
+class Strayed(Prior):
+    """The same with every θ astray by itself, by these variances: the covariance is (DᵀWD)⁻¹ + S², S² diagonal.
+
+    Of that the inverse is S⁻¹·(1 − B⁻¹)·S⁻¹, B = 1 + S·DᵀWD·S, for which no walk is too stiff or too loose.
+
+    held : DᵀWD
+    """
+
+    held: Floats
+    variance: Floats
+
+    @cached_property
+    def _inverse(self) -> tuple[Floats, Floats, float]:
+        """The inverse covariance, the mean, and log det B."""
+        s = np.sqrt(np.maximum(self.variance, STILL**2))
+        factor = np.linalg.cholesky(np.eye(s.size) + s[:, None] * self.held * s)
+        half = solve_triangular(factor, np.eye(s.size), lower=True, check_finite=False)
+        inverse = (np.eye(s.size) - half.T @ half) / np.outer(s, s)
+        return np.asarray(inverse), self.walk.mean, 2 * float(np.log(np.diag(factor)).sum())
+
+    @cached_property
+    def peak(self) -> float:
+        """Log density at the mean."""
+        return float(0.5 * (np.log(self.precision).sum() - self._inverse[2]) + self.walk.log_det)
+
+    def bands(self) -> list[Floats]:
+        """Superdiagonals of the inverse covariance."""
+        inverse = self._inverse[0]
+        return [np.append(np.diag(inverse, k), np.zeros(k)) for k in range(self.walk.size)]
+
+    def tension(self, theta: Floats) -> tuple[Floats, float]:
+        """Gradient and value of −log density, from its peak."""
+        inverse, mean, _ = self._inverse
+        gradient = inverse @ (theta - mean)
+        return gradient, 0.5 * float((theta - mean) @ gradient)
+
+
 # ── the mode ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 TOLERANCE = 1e-3
@@ -212,26 +287,25 @@ class Mode:
 
 def find_mode(
     channel: Seeing[S],
-    walk: Walk,
-    precision: Floats,
+    prior: Prior,
     start: Floats,
     *,
     wanted: float = -np.inf,
     max_iterations: int = 60,
 ) -> Mode:
-    """Return the mode of θ under the walk with the given precisions, starting from ``start``.
+    """Return the mode of θ under the prior, starting from ``start``.
 
     The search is given up as hopeless where even twice the gain expected of a full step would leave the log evidence
     below what is ``wanted``.
     """
-    held, widths = channel.hold(walk.bands(precision)), channel.widths
-    peak = float(0.5 * np.log(precision).sum() + walk.log_det)  # log prior at D θ = the start's mean, less (2π)^(−N/2)
-    theta, state, r = start, channel.at(widths * np.exp(start)), walk.differences(start)
-    now = state.value + peak - 0.5 * float(precision @ (r * r))
+    held, widths = channel.hold(prior.bands()), channel.widths
+    theta, state = start, channel.at(widths * np.exp(start))
+    tension, cost = prior.tension(start)
+    now = state.value + prior.peak - cost
     evidence, before = -np.inf, np.inf
     for iteration in range(1, max_iterations + 1):
         slope = channel.exposure * state.mass * (1 - channel.pull(state))
-        gradient = slope + walk.transpose(precision * r)
+        gradient = slope + tension
         try:
             step, log_det = channel.newton(held, np.maximum(slope, 0), state, gradient)
         except LinAlgError:
@@ -252,15 +326,15 @@ def find_mode(
             return Mode(theta, state.value, evidence + decrement, iteration, False, hopeless=True)
         for _ in range(6):
             trial = np.minimum(theta + length * step, HIGHEST)
-            seen, trial_r = channel.at(widths * np.exp(trial)), walk.differences(trial)
-            then = seen.value + peak - 0.5 * float(precision @ (trial_r * trial_r))
+            seen, (tension, cost) = channel.at(widths * np.exp(trial)), prior.tension(trial)
+            then = seen.value + prior.peak - cost
             if then > now:
                 break
             length /= 4
         else:
             return Mode(theta, state.value, evidence, iteration, decrement < 50 * TOLERANCE)
         gain = then - now
-        theta, state, r, now = trial, seen, trial_r, then
+        theta, state, now = trial, seen, then
         if gain < 0.1 * TOLERANCE:
             return Mode(theta, state.value, evidence, iteration, True)
     return Mode(theta, state.value, evidence, max_iterations, False)
@@ -395,8 +469,7 @@ class Model:
     value: float
     log_evidence: float
     log_weight: float
-    walk: Walk
-    precision: Floats
+    prior: Prior
     family: Family | None = None
     strength: float = 1.0
     places: Int64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))

@@ -322,16 +322,21 @@ def _fit_run(
                 for stride in strides]  # fmt: skip
     cells, blocks = part.cells, channels[-1].blocks
     counts = np.union1d(blocks.first, np.rint(blocks.centres).astype(np.int64))
-    starts = [begun(each, each.widths * (cells / each.widths.sum())) for each in channels]
+    starts = [_start(each, cells) for each in channels]
     places = np.arange(top + 1) if points and strides[-1] == 1 else None
     search = find_models(channels, starts, float(cells), counts, places)
     if search.best is None:
         return None
-    found = posterior(search)
+    found = posterior(search, lambda each: _start(each, cells))
     law = found.per_count(0, top)
     stepped = _stepped(law, part, noise)
     law, stepped = law * (cells / law.sum()), stepped * (cells / stepped.sum())
     return LawPiece(low + np.arange(top + 1), cells, search, found.weights, law, stepped, found)
+
+
+def _start(channel: FourierChannel, cells: int) -> Floats:
+    """Return θ after some steps of EM from even masses."""
+    return begun(channel, channel.widths * (cells / channel.widths.sum()))
 
 
 def _stepped(law: Floats, part: Part, noise: DiscreteLaplace) -> Floats:
@@ -402,5 +407,5 @@ def _scaled_up(found: Posterior, share: float, cells: int) -> Posterior:
     sampling = (1 - share) / share**2 * (np.diag(found.mean) - np.outer(found.mean, found.mean) / cells)
     return replace(
         found, mean=found.mean / share, covariance=found.covariance / share**2 + sampling,
-        vague=found.vague / share**2 + sampling, hidden=found.hidden / share**2,
+        alone=found.alone / share, vague=found.vague / share**2 + sampling, hidden=found.hidden / share**2,
     )  # fmt: skip

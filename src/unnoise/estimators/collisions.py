@@ -189,7 +189,7 @@ def collisions(noisy: NoisyProfile, *, max_count: int | None = None) -> ItemLaw:
     search = find_models(channels, [_start(each, near) for each in channels], near, counts, np.arange(1, top + 1))
     if search.best is None:
         raise ConvergenceError(f"a model of the items must converge, got none in {search.fits} fits")
-    return _assemble(parts, used, search, posterior(search), top)
+    return _assemble(parts, used, search, posterior(search, lambda each: _start(each, near)), top)
 
 
 def _channel(used: Sequence[Range], max_count: int | None, stride: int) -> FourierChannel:
