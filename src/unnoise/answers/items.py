@@ -35,7 +35,6 @@ from scipy.optimize import brentq
 from ..arrays import Floats, Int64
 from ..errors import InputError
 from ..estimators.collisions import ItemLaw, collisions, decompound, ranges
-from ..estimators.linear import Function
 from ..estimators.methods import METHODS, Notice, estimate_law
 from ..noisy import NoisyProfile
 from .estimate import TOO_NOISY, Estimate
@@ -105,13 +104,9 @@ class ItemProfile(ModelledProfile):
             shared = square * max(part.share / part.noisy.cells for part in law.used)
             far = 1.0 if law.tail is None else law.tail.far_share, self.noisy.noise.variance + shared
         empty = sum(part.noisy.cells * math.exp(-self.number * part.share / part.noisy.cells) for part in law.used)
-        return Grounds(law.posterior, 1, law.top, law.share, math.inf, 0.0, far, law.tail, full=empty < 1)
-
-    def _sum_error(self, g: Function) -> float:
-        """Beside what the posterior leaves open, what calibration has moved: of giants a little is a lot of Σ h²."""
-        before, value = self.uncalibrated, self._sum_value(g)
-        moved = 0.0 if before is None else float(before @ np.asarray(g(self.support), dtype=float)) - value
-        return math.hypot(super()._sum_error(g), moved)
+        return Grounds(
+            law.posterior, 1, law.top, law.share, math.inf, 0.0, far, law.tail, empty < 1, self.uncalibrated
+        )
 
     @property
     def total(self) -> Estimate:

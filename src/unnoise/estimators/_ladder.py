@@ -47,7 +47,7 @@ from ..arrays import Floats, Int64
 from ..errors import InputError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
-from .linear import convolve, weights
+from .linear import convolve, inverse_taps
 
 __all__ = [
     "LENGTH", "CellLaw", "Rung", "Tail", "cell_law", "climb", "exponential", "logarithm", "product", "reciprocal",
@@ -237,7 +237,7 @@ def climb(laws: Sequence[tuple[CellLaw, float]], noise: DiscreteLaplace, near: R
     share, deep = min(1.0, sum(share for _, share in laws)), [law for law, _ in laws if law.far.size]
     rungs, step, reached = [near] if near else [], 1, laws[0][0].top
     least = near.first if near else reached + 1
-    largest, taps = max((int(law.far.max()) for law in deep), default=0), _taps(noise)
+    largest, taps = max((int(law.far.max()) for law in deep), default=0), inverse_taps(noise)
     while reached < largest:
         if step * LENGTH > reached:
             rungs.append(_far_rung(deep, share, step, reached // step + 1, taps))
@@ -246,27 +246,21 @@ def climb(laws: Sequence[tuple[CellLaw, float]], noise: DiscreteLaplace, near: R
     return Tail(*_project(rungs, least), tuple(rungs), share)
 
 
-def _taps(noise: DiscreteLaplace) -> Floats:
-    """Return the filter that undoes the noise: Σ_j taps[j]·P(h + Z = t + j) = 1[h = t]."""
-    whole = noise.power.denominator == 1
-    half = int(noise.power) if whole else min(noise.reach(1e-9), 512)
-    middle = np.int64(4 * half + 8)
-    return weights(lambda t: np.asarray(t == middle, dtype=float), middle + np.arange(-half, half + 1), noise)
-
-
 def spikes(parts: Sequence[NoisyProfile], top: int, stride: int = 1) -> Int64:
     """Return the counts up to ``top`` at which more items are found than around, by STANDS_OUT errors, surest first.
 
     By the plain logarithm of what the cells are without their noise, which tells single counts where there is little.
     With a ``stride`` only its multiples are asked, and compared with each other.
     """
-    taps = _taps(parts[0].noise)
+    taps = inverse_taps(parts[0].noise)
     half, items, variance = taps.size // 2, np.zeros(top + 1), np.zeros(top + 1)
+    if half > top // 2:
+        return np.zeros(0, dtype=np.int64)
     for noisy in parts:
         near = noisy.values >= -half
         seen = _binned(noisy.values[near] + half, noisy.tally[near].astype(float), 1, top + 2 * half)
         law = np.convolve(seen, taps, "valid") / noisy.cells
-        if law[0] > LEAST_EMPTY and half <= top // 2:
+        if law[0] > LEAST_EMPTY:
             with np.errstate(over="ignore", invalid="ignore"):  # of a law that is mostly noise
                 inverse = reciprocal(law)
                 filtered = np.convolve(inverse, taps)[: inverse.size]  # W(−half), W(1 − half), …
