@@ -207,20 +207,26 @@ def _from_peaks(channel: FourierChannel, mass: Floats, among: Places, wanted: fl
 
 
 def _one_by_one(channel: FourierChannel, among: Places, wanted: float) -> list[Model]:
-    """Models of 1, 2, … points, each put where the cells pull most."""
-    found: list[Model] = []
+    """Models of 1, 2, … points, each put where the cells pull most, with a tenth of the lightest to begin with."""
+    found, counts = list[Model](), among.counts
+    some = np.intersect1d(np.append(np.geomspace(1, max(counts[-1], 1), 200).astype(np.int64), counts[:EVERY]), counts)
     firsts = [_fit(channel, places, mass, among) for places, mass in _first(channel, among)]
     best = max(firsts, key=lambda one: one.value if one.converged else -math.inf)
     best = _settled(channel, best, among, wanted)
     while best.converged:
         found.append(best)
         size = best.places.size
-        if size == min(MOST_POINTS, among.counts.size):
+        if size == min(MOST_POINTS, counts.size):
             break
         gain = best.value - found[-2].value if size > 1 else np.inf
         if best.score + 2 * gain < wanted or (size > ENOUGH and best.score < found[-2].score):
             break
-        best = _settled(channel, _fit(channel, *_another(best, among), among), among, wanted)
+        own: Any = best.channel
+        strain = own.strain(own.at(best.mass), some)
+        strain[np.isin(some, best.places)] = -np.inf
+        places = np.append(best.places, some[int(np.argmax(strain))])
+        mass = np.insert(best.mass, size, 0.1 * best.mass[:size].min())
+        best = _settled(channel, _fit(channel, places, mass, among), among, wanted)
     return found
 
 
@@ -238,17 +244,6 @@ def _first(channel: FourierChannel, among: Places) -> list[tuple[Int64, Floats]]
     each = among.total / tried if channel.collide else np.full(tried.size, among.total)
     single = [(tried[i : i + 1], np.append(mass, beyond)) for i, mass in enumerate(each)]
     return [single[i] for i in np.argsort(channel.values(single))[::-1][:FIRSTS]]
-
-
-def _another(mixture: Model, among: Places) -> tuple[Int64, Floats]:
-    """Add a mass where the cells pull most, a tenth of the lightest."""
-    own: Any = mixture.channel
-    counts, size = among.counts, mixture.places.size
-    some = np.intersect1d(np.append(np.geomspace(1, max(counts[-1], 1), 200).astype(np.int64), counts[:EVERY]), counts)
-    strain = own.strain(own.at(mixture.mass), some)
-    strain[np.isin(some, mixture.places)] = -np.inf
-    places = np.append(mixture.places, some[int(np.argmax(strain))])
-    return places, np.insert(mixture.mass, size, 0.1 * mixture.mass[:size].min())
 
 
 def _settled(channel: FourierChannel, best: Model, among: Places, wanted: float) -> Model:

@@ -144,6 +144,8 @@ def least_weights(noisy: NoisyProfile, g: Function, bound: int | None = None) ->
     >>> bool(abs(noisy.tally @ least_weights(noisy, lambda t: t)[0] - 9) < 0.5)   # the plain sum has no kink at 0
     True
     """
+    if noisy.noise.power == 1:  # folding leaves no choice
+        return _folded_weights(g, noisy.values, noisy.noise, bound)
     w, spread = _weights_and_spread(g, noisy.values, noisy.noise, bound)
     continuation = Continuation.of(noisy)
     if continuation is None:
