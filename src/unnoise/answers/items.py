@@ -148,19 +148,20 @@ def total_of(noisy: NoisyProfile) -> float:
     return max(0.0, float(noisy.values.astype(float) @ noisy.tally))
 
 
-def _with_giants(support: Int64, items: Floats, noisy: NoisyProfile, law: ItemLaw) -> tuple[Int64, Floats]:
+def _with_giants(
+    support: Int64, items: Floats, total: float, noisy: NoisyProfile, law: ItemLaw
+) -> tuple[Int64, Floats]:
     """Add the items that stand out in levels too full to be used, where the others do not account for the total.
 
     Such a cell counts as one item, less what the cells of its level usually hold; spread over all others by calibration
     it would be thousands.
     """
     have = float(support.astype(float) @ items)
-    left = total_of(noisy) - have
-    unused = [part.noisy for part in ranges(noisy) if all(part.noisy is not used.noisy for used in law.used)]
-    if left < MISSED * have or not unused:
+    left = total - have
+    if left < MISSED * have:
         return support, items
     giants: list[int] = []
-    for part in unused:
+    for part in (one.noisy for one in ranges(noisy) if all(one.noisy is not used.noisy for used in law.used)):
         usual = int(part.values[np.searchsorted(np.cumsum(part.tally), part.cells / 2)])
         clear = max(law.top, OUTSTANDING * usual, noisy.noise.reach(SURELY / part.cells), left / FEWER + usual)
         out = part.values > clear
@@ -216,8 +217,8 @@ def _wrap(
 ) -> ItemProfile:
     """Turn item numbers into shares, with notices; an empty sketch has all its (no) items at count 1."""
     total = total_of(noisy)
-    if law is not None and max_count is None:
-        support, items = _with_giants(support, items, noisy, law)
+    if law is not None and max_count is None and len(law.used) < noisy.layout.levels:
+        support, items = _with_giants(support, items, total, noisy, law)
     before, items = items, _calibrated(support, items, total)
     number = float(items.sum())
     if total == 0 or number == 0:
