@@ -1,4 +1,4 @@
-"""Tests of samples at one false alarm in 10⁹, how far sums and variances of noises go, how far fits are off."""
+"""Tests of samples at one false alarm in 10⁹, how far sums of noises go, how far fits are off."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.stats import chi2, mannwhitneyu, norm
+from scipy.stats import chi2, mannwhitneyu
 
 FALSE_ALARM = 1e-9
 
@@ -57,15 +57,12 @@ def differ(left: list[float], right: list[float]) -> bool:
     return p_value < FALSE_ALARM
 
 
-def variance_limit(epsilon: float, cells: int) -> float:
-    """Return how far the variance of so many noises is from that of their law, but with probability 1e-9.
-
-    It is a mean of thousands of squares, so nearly normal, with the variance (μ₄ − σ⁴)/cells.
-    """
-    z = np.arange(-60 / epsilon, 60 / epsilon + 1).round()
-    law = np.exp(-epsilon * np.abs(z))
-    second, fourth = (float(law @ z**power) / law.sum() for power in (2, 4))
-    return float(norm.isf(FALSE_ALARM / 2) * np.sqrt((fourth - second**2) / cells))
+def one_noise(samples: np.ndarray, epsilon: float) -> bool:
+    """Whether samples are of the discrete Laplace law, by the χ² test above: tanh(ε/2)·e^(−ε·|z|)."""
+    law = {z: float(np.tanh(epsilon / 2) * np.exp(-epsilon * abs(z))) for z in range(-200, 201)}
+    statistic, threshold = chi_square(samples, law)
+    print(f"χ² = {statistic:.0f} of {samples.size} samples, threshold {threshold:.0f}")
+    return statistic < threshold
 
 
 def off(fit: Any, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

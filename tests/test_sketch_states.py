@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 from sketch_tools import make, refused, state_of
-from statistics_tools import variance_limit
+from statistics_tools import one_noise
 from unnoise import testing
 from unnoise.errors import IncompatibleError, InputError, PrivacyError, SealedError
 from unnoise.noise import DiscreteLaplace
@@ -150,20 +150,19 @@ def test_every_snapshot_has_noise_of_its_own(tmp_path: Path) -> None:
     sketch.begin_epoch()
     sketch.save(tmp_path / "a")
     second = Sketch.load(tmp_path / "a").release().counts
-    difference = (second - first).astype(float)
-    one = DiscreteLaplace(1).variance
-    assert abs(difference.var() - one) < variance_limit(1, 2**14) < one  # none and two are told from it
+    assert one_noise(second - first, 1)
+    assert not one_noise(second, 1), "the control: two of them are told from one"
 
 
 def test_pan_private_adds_noise_when_leaving(tmp_path: Path) -> None:
-    fresh = DiscreteLaplace(1).variance
     for leave in (lambda s: s.release(), lambda s: s.save(tmp_path / "a")):
         sketch = Sketch.hashed(2**12, epsilon=1, pan_private=True)
         seen = sketch._held.array().copy()
         leave(sketch)
         after = sketch.release()
         assert after.noise.power == 2
-        assert abs((after.counts - seen).var() - fresh) < variance_limit(1, 2**12) < fresh
+        assert one_noise(after.counts - seen, 1)
+        assert not one_noise(after.counts, 1), "the control: that is two"
         assert len(sketch._identities) == 2
 
 
