@@ -16,11 +16,11 @@ from scipy import stats
 
 from drawing_tools import noisy_profile
 from oracles_answers import binomial_limit, holds_between, unified_limits
-from unnoise.answers.bands import Bands, binomial_upper, bounded_normal, inverse_taps, poisson_quantile
+from unnoise.answers.bands import Bands, binomial_upper, bounded_normal, poisson_quantile
 from unnoise.answers.estimate import NO_END
 from unnoise.answers.sums import check_growth, entropy_limits, sum_limits, xlogx
 from unnoise.errors import InputError, UnnoiseWarning
-from unnoise.estimators.linear import functional
+from unnoise.estimators.linear import functional, inverse_taps
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyProfile
 

@@ -17,7 +17,7 @@ from unnoise.answers.questions import mark
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.engine import search
 from unnoise.errors import InputError, OverloadError
-from unnoise.estimators._ladder import cell_law, exponential, logarithm, reciprocal
+from unnoise.estimators._ladder import cell_law, logarithm, reciprocal
 from unnoise.estimators.collisions import collisions, decompound, level_shares, ranges
 from unnoise.estimators.methods import Fit
 from unnoise.layout import Layout
@@ -50,7 +50,7 @@ def test_logarithm_equals_the_exact_recurrence(rest, first):
 def test_long_series_are_as_good_as_the_quadratic_recurrence(load):
     terms = 3000
     rates = load * np.arange(1, terms) ** -1.8 / (np.arange(1, terms) ** -1.8).sum()
-    law = exponential(np.concatenate([[-load], rates]))
+    law = cell_law(np.append(0.0, rates), 1.0)
     slow = np.zeros(terms)
     slow[0] = math.exp(-load)
     for s in range(1, terms):  # Panjer's recurrence

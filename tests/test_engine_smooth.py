@@ -106,13 +106,13 @@ def test_counts_astray_are_a_walk_plus_independent_variables(strength):
     root = np.linalg.solve(d, np.diag(w**-0.5))
     covariance = root @ root.T + np.diag(np.maximum(variance, STILL**2))
     held = sum(np.diag(b[: n - k], k) + (np.diag(b[: n - k], -k) if k else 0) for k, b in enumerate(walk.bands(w)))
-    prior = Strayed(walk, w, held, variance)
+    prior = Strayed(Prior(walk, w), held, variance)
     away = rng.normal(size=n)
     gradient, cost = prior.tension(np.linalg.solve(d, walk.offset) + away)
     assert gradient == pytest.approx(np.linalg.solve(covariance, away), rel=1e-5, abs=1e-6)
     assert cost == pytest.approx(0.5 * away @ np.linalg.solve(covariance, away), rel=1e-6)
     assert prior.peak == pytest.approx(-0.5 * np.linalg.slogdet(covariance)[1], abs=1e-6)
-    rebuilt = sum(np.diag(b[: n - k], k) + (np.diag(b[: n - k], -k) if k else 0) for k, b in enumerate(prior.bands()))
+    rebuilt = sum(np.diag(b[: n - k], k) + (np.diag(b[: n - k], -k) if k else 0) for k, b in enumerate(prior.bands))
     assert rebuilt @ away == pytest.approx(gradient)
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from oracles_estimators import clarabel_likelihood, dense_channel
 from unnoise.engine.banded import Sandwich
 from unnoise.errors import ConvergenceError, InputError, PrivacyError
-from unnoise.estimators._operators import Chain, Comb, Stretch
-from unnoise.estimators.likelihood import likelihood
+from unnoise.estimators._comb import Comb, Stretch
+from unnoise.estimators.likelihood import Chain, likelihood
 from unnoise.estimators.linear import smoothed_tally
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyProfile
@@ -42,7 +42,7 @@ def steepest(noisy, fit, bound=None):
 @settings(max_examples=80, deadline=None)
 @given(COUNTS, EPSILONS, POWERS)
 def test_conditions_of_optimality(counts, epsilon, power):
-    """On all counts, not only on the points used: this tests the claims of _operators as well."""
+    """On all counts, not only on the points used: this tests the claims of the channels as well."""
     noisy = NoisyProfile.from_counts(counts, epsilon=epsilon, power=power)
     fit = likelihood(noisy)
     assert (fit.mass > 0).all()

@@ -18,7 +18,7 @@ from test_engine_smooth import noised
 from unnoise import testing
 from unnoise.answers.bands import Bands
 from unnoise.answers.estimate import NO_END, critical_level
-from unnoise.answers.modelled import Grounds
+from unnoise.answers.modelled import QUARTER, Grounds
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.answers.simulate import Setting
 from unnoise.engine.channel import FAR, Blocks
@@ -244,8 +244,8 @@ def test_limits_open_towards_counts_that_an_atom_may_hold_too():
     counts = np.concatenate([np.repeat([94, 101], 1000), np.zeros(2000, dtype=np.int64)])
     p = reconstruct(noisy_profile(rng, counts, DiscreteLaplace("0.21", 2))).with_intervals("model")
     k = np.arange(80, 115)
-    fewest, most = p._rearranged(k)
     here = p._centres(k, np.full_like(k, NO_END))[0]
+    fewest, most = (here - QUARTER * step[k] for step in p._hidden_steps)
     assert (fewest <= here).all()
     assert (here <= most).all()
     assert (np.diff([fewest, most]) <= 0).all()
@@ -260,7 +260,8 @@ def test_little_noise_hides_no_rearrangement():
     _, noisy = geometric(np.random.default_rng(1), epsilon=3, cells=20_000)
     p = reconstruct(noisy).with_intervals("model")
     k = np.arange(1, 20)
-    fewest, most = p._rearranged(k)
+    here = p._centres(k, np.full_like(k, NO_END))[0]
+    fewest, most = (here - QUARTER * step[k] for step in p._hidden_steps)
     assert fewest == pytest.approx(most)
 
 

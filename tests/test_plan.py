@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from drawing_tools import noisy_profile
+from statistics_tools import chi_square
 from unnoise.answers.plan import plan
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.answers.simulate import NAMED, Setting, draw_noisy_profile, errors, shaped
@@ -38,15 +39,18 @@ def test_a_power_law_has_its_tail():
 
 
 def test_the_drawn_noise_has_the_law_of_the_noise():
-    """Total variation against independent draws; the law itself is tested in test_noise."""
-    law = DiscreteLaplace("0.7")
-    drawn = draw_noisy_profile(np.array([0, 5]), np.array([400_000, 40]), law, np.random.default_rng(0))
-    grid = np.arange(-20, 21)
-    seen = np.zeros(grid.size)
-    inside = (drawn.values >= -20) & (drawn.values <= 20)
-    seen[drawn.values[inside] + 20] = drawn.tally[inside]
+    """χ² of draws about two counts; the law itself is tested in test_noise. Control: an ε of 5 % more or less."""
+    law, rng = DiscreteLaplace("0.7"), np.random.default_rng(0)
+    drawn = draw_noisy_profile(np.array([0, 5]), np.array([400_000, 40]), law, rng)
     assert drawn.cells == 400_040
-    assert np.abs(seen / 400_000 - law.pmf(grid)).sum() < 0.01
+    drawn = draw_noisy_profile(np.array([0, 5]), np.array([300_000, 100_000]), law, rng)
+    noisy, grid = np.repeat(drawn.values, drawn.tally), np.arange(-40, 46)
+    for epsilon, right in (("0.7", True), ("0.735", False), ("0.665", False)):
+        claimed = DiscreteLaplace(epsilon)
+        chances = dict(zip(grid.tolist(), 0.75 * claimed.pmf(grid) + 0.25 * claimed.pmf(grid - 5)))
+        statistic, threshold = chi_square(noisy, chances)
+        print(f"ε = {epsilon}: χ² = {statistic:.0f}, threshold {threshold:.0f}")
+        assert (statistic < threshold) == right
 
 
 CASES = [("poisson:5", lambda rng, d: rng.poisson(5, d)), ("geometric:20", lambda rng, d: rng.geometric(1 / 21, d) - 1),

@@ -71,22 +71,22 @@ def test_ranges_cover_every_count_once(largest):
     assert first.size < 80
 
 
-def test_curves_agree_with_the_profile(one):
+def test_ranges_agree_with_the_profile(one):
     profile, counts = one
     sheet = Sheet(profile, Asked(), {})
-    exact, reach = sheet.curves
-    width = exact.last - exact.first + 1
-    assert (exact.value * width).sum() == pytest.approx(profile.distinct.value, rel=1e-3)
-    assert reach.value[0] == pytest.approx(profile.distinct.value)
-    for i in (0, 3, exact.first.size // 2):
-        assert reach.value[i] == pytest.approx(profile.at_least(int(reach.first[i])).value)
-    assert exact.value[2] == pytest.approx(profile.exactly(3).value)
-    assert ((exact.low <= exact.value) & (exact.value <= exact.high)).all()
-    truth = true_curve(counts, exact, at_least=False)
-    spans = list(zip(exact.first[:30], exact.last[:30]))
+    first, last = np.array([each[:2] for each in sheet.ranges]).T
+    exact, reach = zip(*(each[2:] for each in sheet.ranges))
+    assert sum(inside.value for inside in exact) == pytest.approx(profile.distinct.value, rel=1e-3)
+    assert reach[0].value == pytest.approx(profile.distinct.value)
+    for i in (0, 3, first.size // 2):
+        assert reach[i].value == pytest.approx(profile.at_least(int(first[i])).value)
+    assert exact[2].value == pytest.approx(profile.exactly(3).value)
+    assert all(inside.low <= inside.value <= inside.high for inside in exact)
+    truth = true_curve(counts, first, last, at_least=False)
+    spans = list(zip(first[:30], last[:30]))
     np.testing.assert_allclose(truth[:30], [np.mean([(counts == t).sum() for t in range(a, b + 1)]) for a, b in spans])
-    above = true_curve(counts, reach, at_least=True)
-    np.testing.assert_array_equal(above[:5], [(counts >= k).sum() for k in reach.first[:5]])
+    above = true_curve(counts, first, last, at_least=True)
+    np.testing.assert_array_equal(above[:5], [(counts >= k).sum() for k in first[:5]])
 
 
 # ── the page as text ──────────────────────────────────────────────────────────────────────────────────────────

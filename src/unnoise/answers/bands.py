@@ -45,12 +45,12 @@ from scipy import special
 from scipy.optimize import isotonic_regression
 
 from ..arrays import Floats, Int64
-from ..estimators.linear import least_weights, repeated_taps, second_difference_weight
+from ..estimators.linear import inverse_taps, least_weights
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
 from .estimate import NO_END
 
-__all__ = ["Bands", "Limits", "binomial_upper", "bounded_normal", "inverse_taps"]
+__all__ = ["Bands", "Limits", "binomial_upper", "bounded_normal"]
 
 GUARD = 0.1
 """Error probability of the limits by domination, as a share of 1 − level; they only ever narrow the interval."""
@@ -82,22 +82,6 @@ class Limits(NamedTuple):
     stderr: Floats
     low: Floats
     high: Floats
-
-
-@lru_cache(maxsize=32)
-def inverse_taps(noise: DiscreteLaplace) -> Floats:
-    """Return the taps j = −J..J of the filter that undoes the noise: E Σ_j τ_j·1[h + Z = t + j] = 1[h = t].
-
-    >>> np.convolve(inverse_taps(DiscreteLaplace(1)), DiscreteLaplace(1).pmf(range(-30, 31)))[29:34].round(9) + 0
-    array([0., 0., 1., 0., 0.])
-    """
-    if noise.power.denominator == 1:
-        return repeated_taps(second_difference_weight(noise), int(noise.power))
-    size = 1 << int(np.ceil(np.log2(80 / float(noise.epsilon) + 64)))
-    inverse = np.fft.irfft(1 / noise.characteristic(2 * np.pi * np.arange(size // 2 + 1) / size), size)
-    keep = np.flatnonzero(np.abs(inverse[: size // 2]) > 1e-13 * inverse[0])[-1]
-    half = inverse[: keep + 1]
-    return np.concatenate([half[:0:-1], half])
 
 
 def bounded_normal(estimate: Floats, stderr: Floats, size: float, level: float) -> tuple[Floats, Floats]:

@@ -263,10 +263,10 @@ class DirectProfile(Profile):
 
     # ---------------------------------------------------------------- shares of the items
 
-    def _quantile_limits(self, q: float, level: float) -> tuple[float, float]:
+    def _quantile_limits(self, q: float, level: float, value: float) -> tuple[float, float, float]:
         """Invert S(t + 1) ≤ (1 − q)·distinct, with the limits of both sides."""
         if self.number <= 0:
-            return 0.0, float(self.largest)
+            return min(0.0, value), max(float(self.largest), value), 1.0
         surer = 1 - (1 - level) * SURER
         _, _, fewest, most = (float(x[0]) for x in self._bands(np.array([1]), np.array([NO_END]), surer))
         t = self._turns(level)
@@ -275,7 +275,7 @@ class DirectProfile(Profile):
         possible = np.flatnonzero(low <= (1 - q) * most + 1e-9)
         unsure = np.flatnonzero(high > (1 - q) * fewest + 1e-9)
         last = int(t[min(unsure[-1] + 1, t.size - 1)]) if unsure.size else int(t[0])
-        return float(t[possible[0]]), float(last)
+        return min(float(t[possible[0]]), value), max(float(last), value), 1.0
 
     def _turns(self, level: float) -> Int64:
         """Counts at which the limits of S may change, up to the largest."""

@@ -35,7 +35,6 @@ from scipy.optimize import brentq
 from ..arrays import Floats, Int64
 from ..errors import InputError
 from ..estimators.collisions import ItemLaw, collisions, decompound, ranges
-from ..estimators.linear import Function
 from ..estimators.methods import METHODS, Notice, estimate_law
 from ..noisy import NoisyProfile
 from .estimate import TOO_NOISY, Estimate
@@ -105,13 +104,9 @@ class ItemProfile(ModelledProfile):
             shared = square * max(part.share / part.noisy.cells for part in law.used)
             far = 1.0 if law.tail is None else law.tail.far_share, self.noisy.noise.variance + shared
         empty = sum(part.noisy.cells * math.exp(-self.number * part.share / part.noisy.cells) for part in law.used)
-        return Grounds(law.posterior, 1, law.top, law.share, math.inf, 0.0, far, law.tail, full=empty < 1)
-
-    def _sum_error(self, g: Function) -> float:
-        """Beside what the posterior leaves open, what calibration has moved: of giants a little is a lot of Σ h²."""
-        before, value = self.uncalibrated, self._sum_value(g)
-        moved = 0.0 if before is None else float(before @ np.asarray(g(self.support), dtype=float)) - value
-        return math.hypot(super()._sum_error(g), moved)
+        return Grounds(
+            law.posterior, 1, law.top, law.share, math.inf, 0.0, far, law.tail, empty < 1, self.uncalibrated
+        )
 
     @property
     def total(self) -> Estimate:
@@ -153,19 +148,20 @@ def total_of(noisy: NoisyProfile) -> float:
     return max(0.0, float(noisy.values.astype(float) @ noisy.tally))
 
 
-def _with_giants(support: Int64, items: Floats, noisy: NoisyProfile, law: ItemLaw) -> tuple[Int64, Floats]:
+def _with_giants(
+    support: Int64, items: Floats, total: float, noisy: NoisyProfile, law: ItemLaw
+) -> tuple[Int64, Floats]:
     """Add the items that stand out in levels too full to be used, where the others do not account for the total.
 
     Such a cell counts as one item, less what the cells of its level usually hold; spread over all others by calibration
     it would be thousands.
     """
     have = float(support.astype(float) @ items)
-    left = total_of(noisy) - have
-    unused = [part.noisy for part in ranges(noisy) if all(part.noisy is not used.noisy for used in law.used)]
-    if left < MISSED * have or not unused:
+    left = total - have
+    if left < MISSED * have:
         return support, items
     giants: list[int] = []
-    for part in unused:
+    for part in (one.noisy for one in ranges(noisy) if all(one.noisy is not used.noisy for used in law.used)):
         usual = int(part.values[np.searchsorted(np.cumsum(part.tally), part.cells / 2)])
         clear = max(law.top, OUTSTANDING * usual, noisy.noise.reach(SURELY / part.cells), left / FEWER + usual)
         out = part.values > clear
@@ -221,8 +217,8 @@ def _wrap(
 ) -> ItemProfile:
     """Turn item numbers into shares, with notices; an empty sketch has all its (no) items at count 1."""
     total = total_of(noisy)
-    if law is not None and max_count is None:
-        support, items = _with_giants(support, items, noisy, law)
+    if law is not None and max_count is None and len(law.used) < noisy.layout.levels:
+        support, items = _with_giants(support, items, total, noisy, law)
     before, items = items, _calibrated(support, items, total)
     number = float(items.sum())
     if total == 0 or number == 0:

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -118,6 +118,7 @@ class Grounds:
     far : share of the items above the blocks that were seen, and the variance with which each was; None: there are none
     tail : the same items by themselves, where they share cells
     full : whether no cell is left empty: how many items share one is then the model's
+    uncalibrated : items at each count of the support before they were made to add up to the total, where they were
     """
 
     posterior: Posterior
@@ -129,6 +130,7 @@ class Grounds:
     far: tuple[float, float] | None
     tail: Tail | None = None
     full: bool = False
+    uncalibrated: Floats | None = None
 
     @property
     def unseen(self) -> float:
@@ -326,20 +328,22 @@ class ModelledProfile(Profile):
             self._known_curves[level] = low, high, self.total.at(level).high
         return self._known_curves[level]
 
-    def _rearranged(self, k: Int64) -> tuple[Floats, Floats]:
-        """Fewest and most items at or above each k if those about it lay elsewhere, as far as the noise would hide it.
+    @cached_property
+    def _hidden_steps(self) -> tuple[Floats, Floats]:
+        """How many items fewer (> 0) and more (< 0) than said may be at or above each count k of the blocks, unseen.
 
-        n items spread by ± s about their counts change the likelihood by about n·(s/σ)⁴/4 nats, and by n·(s/σ)²/2 if
-        all are shifted by s. So those within w of k, unless spread over more than ± s themselves, may have another mean
-        count μ and the variance s²: of them s²/(s² + (k − μ)²) at most are at or above a k > μ (Cantelli), and μ/k.
-        What is hidden at one k is at any: most and fewest fall.
+        That is a QUARTER of the way to the fewest and the most if those about k lay elsewhere, as far as the noise
+        would hide it. n items spread by ± s about their counts change the likelihood by about n·(s/σ)⁴/4 nats, and by
+        n·(s/σ)²/2 if all are shifted by s. So those within w of k, unless spread over more than ± s themselves, may
+        have another mean count μ and the variance s²: of them s²/(s² + (k − μ)²) at most are at or above a k > μ
+        (Cantelli), and μ/k. What is hidden at one k is at any: most and fewest fall.
         """
         t = np.arange(self._grounds.first, self._grounds.top + 2)
-        above = self._centres(t, np.full_like(t, NO_END))[0]
+        k, above = t[:-1], self._centres(t, np.full_like(t, NO_END))[0]
         mass = np.maximum(above[:-1] - above[1:], 0.0)
         running = np.cumsum([np.append(0.0, mass * (t[:-1] - t[0]) ** power) for power in (0.0, 1.0, 2.0)], axis=1)
         noise = self.noisy.noise.variance
-        most, fewest = above[k - t[0]].copy(), above[k - t[0]].copy()
+        most = fewest = value = above[:-1]
         for w in np.unique(np.geomspace(1, max(2 * math.sqrt(noise), 1), WINDOWS).round().astype(np.int64)):
             lo, hi = (np.clip(k + away, t[0], t[-2]) - t[0] for away in (-w, w))
             number, moment, square = running[:, hi + 1] - running[:, lo]
@@ -351,7 +355,8 @@ class ModelledProfile(Profile):
             down = np.where(k > 0, spread / (spread + np.maximum(mean - shift - (k - t[0] - 1), 0.0) ** 2), 0.0)
             most = np.where(hidden, np.maximum(most, above[hi + 1] + up * number), most)
             fewest = np.where(hidden, np.minimum(fewest, above[hi + 1] + (1 - down) * number), fewest)
-        return np.minimum.accumulate(fewest), np.maximum.accumulate(most[::-1])[::-1]
+        fewest, most = np.minimum.accumulate(fewest), np.maximum.accumulate(most[::-1])[::-1]
+        return (value - fewest) / QUARTER, (value - most) / QUARTER
 
     def _band(self, lo: int, hi: int, level: float, unit: float) -> Estimate:
         answer = self._answers(np.array([lo]), np.array([hi]), level, unit)
@@ -378,7 +383,8 @@ class ModelledProfile(Profile):
     def _sum_error(self, g: Function) -> float:
         """Standard error of Σ g(h): the blocks up to the last row, the items above it one by one.
 
-        Those have their noise, and stand for others that were not seen.
+        Those have their noise, and stand for others that were not seen. Beside what the posterior leaves open comes
+        what calibration has moved: of giants a little is a lot of Σ h².
         """
         grounds, above = self._grounds, self.support > self._grounds.top
         mean, scatter = grounds.means(g)
@@ -388,7 +394,9 @@ class ModelledProfile(Profile):
             far, number = np.asarray(g(self.support[above]), dtype=float), (self.mass * self.items)[above]
             step = np.asarray(g(self.support[above] + 1), dtype=float) - far
             variance += float(number @ ((1 / share - 1) * far**2 + step**2 * blur * (1 / share)))
-        return math.sqrt(max(variance, 0.0))
+        before = grounds.uncalibrated
+        moved = 0.0 if before is None else float(before @ np.asarray(g(self.support), dtype=float)) - self._sum_value(g)
+        return math.hypot(math.sqrt(max(variance, 0.0)), moved)
 
     def _statistic(self, g: Function, level: float, floor: float = -np.inf) -> Estimate:
         value, stderr, low, high = self._limited(g, level, floor)
@@ -430,35 +438,15 @@ class ModelledProfile(Profile):
 
     # ---------------------------------------------------------------- shares of the items
 
-    def quantile(self, q: float) -> Estimate:
-        """Return the smallest t such that a share of at least q of the items has count ≤ t.
-
-        Its ``data_share`` compares the squares of how many counts are left to it, by the models and by the cells alone.
-        """
-        found = super().quantile(q)
-
-        def at(level: float) -> Estimate:
-            plain = found.at(level)
-            alone = self._quantile_limits(q, level, alone=True) if self.items > 0 else plain.interval
-            wider = max(alone[1], plain.high) - min(alone[0], plain.low) + 1
-            share = ((plain.high - plain.low + 1) / wider) ** 2
-            share = min(share, BELIEVED) if self._grounds.full else share
-            return replace(plain, recompute=at, data_share=share)
-
-        return at(0.95)
-
-    def _quantile_limits(self, q: float, level: float, *, alone: bool = False) -> tuple[float, float]:
+    def _quantile_limits(self, q: float, level: float, value: float) -> tuple[float, float, float]:
         """Search by halving for where (items above t) − (1 − q)·(all items) is 0, give or take its error.
 
-        Or, as for the numbers of items, a quarter of what the noise hides of how those about t are arranged.
+        Or, as for the numbers of items, a quarter of what the noise hides of how those about t are arranged. The share
+        of data compares the squares of how many counts are left to it, by the models and by the cells alone.
         """
-        if self.items <= 0:  # a single item that the noise hides may have all occurrences
-            return 0.0, float(math.floor(self.total.at(level).high))
         grounds, end = self._grounds, np.array([NO_END])
-        whole = grounds.shares(np.array([grounds.first]), end)[0]
-        fewest, most = self._hidden_steps
 
-        def first(margin: float, hidden: Floats) -> float:
+        def first(margin: float, hidden: Floats, alone: bool) -> float:
             low, high = grounds.first - 1, max(int(self.support[-1]), int(self.noisy.values[-1]), 1) + 1
             while high - low > 1:
                 middle = (low + high) // 2
@@ -473,14 +461,14 @@ class ModelledProfile(Profile):
                     low = middle
             return float(high)
 
-        z, blur = float(ndtri((1 + level) / 2)), self.noisy.noise.reach(1 - level)
-        low, high = first(z, fewest), first(-z, most)  # a single item above the blocks carries the noise of its cell
-        return max(low - blur, grounds.top) if low > grounds.top else low, high + blur * (high > grounds.top)
-
-    @cached_property
-    def _hidden_steps(self) -> tuple[Floats, Floats]:
-        """How many items fewer (> 0) and more (< 0) than said may be at or above each count of the blocks, unseen."""
-        k = np.arange(self._grounds.first, self._grounds.top + 1)
-        value = self._centres(k, np.full_like(k, NO_END))[0]
-        fewest, most = self._rearranged(k)
-        return np.maximum(value - fewest, 0.0) / QUARTER, np.minimum(value - most, 0.0) / QUARTER
+        if self.items <= 0:  # a single item that the noise hides may have all occurrences
+            ends = [(0.0, float(math.floor(self.total.at(level).high)))] * 2
+        else:
+            whole, (fewest, most) = grounds.shares(np.array([grounds.first]), end)[0], self._hidden_steps
+            z, blur, top = float(ndtri((1 + level) / 2)), self.noisy.noise.reach(1 - level), grounds.top
+            ends = [(first(z, fewest, alone), first(-z, most, alone)) for alone in (False, True)]
+            # a single item above the blocks carries the noise of its cell
+            ends = [(max(low - blur, top) if low > top else low, high + blur * (high > top)) for low, high in ends]
+        (low, high), (least, farthest) = ((min(low, value), max(high, value)) for low, high in ends)
+        share = ((high - low + 1) / (max(farthest, high) - min(least, low) + 1)) ** 2
+        return low, high, min(share, BELIEVED) if grounds.full else share

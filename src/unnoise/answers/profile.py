@@ -363,15 +363,17 @@ class Profile:
         value = float(self.support[int(np.argmax(reached))] if reached.any() else self.support[-1])
 
         def at(level: float) -> Estimate:
-            low, high = self._quantile_limits(q, level)
-            low, high = min(low, value), max(high, value)
+            low, high, share = self._quantile_limits(q, level, value)
             stderr = (high - low) / (2 * float(ndtri((1 + level) / 2)))
-            return Estimate(value, stderr, low, high, level, at, self.kind)
+            return Estimate(value, stderr, low, high, level, at, self.kind, share)
 
         return at(0.95)
 
-    def _quantile_limits(self, q: float, level: float) -> tuple[float, float]:
-        """Invert the band of the cumulative curve: first near occupied values, then at every count in question."""
+    def _quantile_limits(self, q: float, level: float, value: float) -> tuple[float, float, float]:
+        """Invert the band of the cumulative curve: first near occupied values, then at every count in question.
+
+        Returns limits that hold the value, and their share of data, here all of it.
+        """
         rough = np.unique(np.concatenate([self.noisy.values, self.noisy.values + 1, self.support, [0]]))
         low, high = self._invert(rough[rough >= 0], q, level)
         offsets = self._band_estimator.breakpoints(level)
@@ -382,7 +384,8 @@ class Profile:
             near = self.noisy.values[np.searchsorted(self.noisy.values, low) :]
             near = near[: np.searchsorted(near, high, side="right")]
             fine = np.unique((near[:, None] + offsets).clip(low, high))
-        return self._invert(fine, q, level)
+        low, high = self._invert(fine, q, level)
+        return min(low, value), max(high, value), 1.0
 
     def _invert(self, t: Int64, q: float, level: float) -> tuple[int, int]:
         """Return the first and last t for which C(t) ≥ q and C(t − 1) < q are both possible."""

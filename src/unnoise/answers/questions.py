@@ -3,11 +3,11 @@
 A :class:`Question` knows its key (in JSON, for ``--headline`` and as the target of a plan), its words, how to ask a
 :class:`~unnoise.answers.profile.Profile`, and what the true answer is where counts are public. :class:`Asked` says
 which of them a page is about and what the items are called; a :class:`Sheet` holds one profile's answers, each
-computed once, for everything on that page, and the two curves of its picture.
+computed once, for everything on that page, those of the ranges in its picture and its tables among them.
 
-Curves have few enough points to look at. Far out single counts hold less than one item each, so counts are gathered in
-ranges first..last that widen geometrically; a range is shown by the mean number of items for each t in it. The interval
-of the mean is that of the range's total, divided by its width.
+The two curves of a picture have few enough points to look at. Far out single counts hold less than one item each, so
+counts are gathered in ranges first..last that widen geometrically; a range is shown by the mean number of items for
+each t in it. The interval of the mean is that of the range's total, divided by its width.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .profile import Profile
 
 __all__ = [
-    "DISTINCT", "ENTROPY", "ITEM", "MEDIAN", "TOTAL", "Asked", "Curve", "Noun", "Question", "Sheet", "at_least",
+    "DISTINCT", "ENTROPY", "ITEM", "MEDIAN", "TOTAL", "Asked", "Noun", "Question", "Sheet", "at_least",
     "count_ranges", "exactly", "mark", "noun", "question", "sheets", "true_curve",
 ]  # fmt: skip
 
@@ -223,17 +223,6 @@ class Asked:
         object.__setattr__(self, "head", told[found.index(head)])
 
 
-@dataclass(frozen=True, eq=False)
-class Curve:
-    """A curve with its band: ``value[i]`` items for each count in ``first[i]``..``last[i]``."""
-
-    first: Int64
-    last: Int64
-    value: Floats
-    low: Floats
-    high: Floats
-
-
 def count_ranges(largest: int) -> tuple[Int64, Int64]:
     """Split 1..largest into single counts and then ever wider ranges.
 
@@ -251,14 +240,14 @@ def count_ranges(largest: int) -> tuple[Int64, Int64]:
     return first, np.append(first[1:] - 1, max(largest, 1)).astype(np.int64)
 
 
-def true_curve(counts: Int64, curve: Curve, *, at_least: bool) -> Floats:
-    """Return what a curve should show, from the true counts of the items."""
+def true_curve(counts: Int64, first: Int64, last: Int64, *, at_least: bool) -> Floats:
+    """Return what a curve should show, from the true counts of the items: at or above first, or each of first..last."""
     ordered = np.sort(counts)
-    from_first = counts.size - np.searchsorted(ordered, curve.first, side="left")
+    from_first = counts.size - np.searchsorted(ordered, first, side="left")
     if at_least:
         return np.asarray(from_first, dtype=float)
-    beyond = counts.size - np.searchsorted(ordered, curve.last, side="right")
-    return np.asarray((from_first - beyond) / (curve.last - curve.first + 1))
+    beyond = counts.size - np.searchsorted(ordered, last, side="right")
+    return np.asarray((from_first - beyond) / (last - first + 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,25 +276,17 @@ class Sheet:
         return [(q, e) for q, e in found if chosen or not q.whole or q == MEDIAN or e.high >= 0.5]
 
     @cached_property
-    def curves(self) -> tuple[Curve, Curve]:
-        """How many items were seen exactly t times, over ranges up to the largest t that half an item may reach.
+    def ranges(self) -> list[tuple[int, int, Estimate, Estimate]]:
+        """First, last, the items in each range of counts and those at or above its first, answers like all others.
 
-        And how many were seen at least t times, for the first t of each range.
+        Up to the largest count that half an item may reach.
         """
         reached = np.cumsum((self.profile.mass * self.profile.items)[::-1])[::-1]
         support = self.profile.support[reached >= 0.5]
-        first, last = count_ranges(max(int(support[-1]) if support.size else 1, 2))
-        value, _, low, high = self.profile._answers(first, last, self.asked.level, 1.0)
-        width = last - first + 1
-        exact = Curve(first, last, value / width, low / width, high / width)
-        value, _, low, high = self.profile._answers(first, np.full_like(first, NO_END), self.asked.level, 1.0)
-        return exact, Curve(first, first, value, low, high)
-
-    @cached_property
-    def ranges(self) -> list[tuple[int, int, Estimate]]:
-        """First, last and the items in each range of counts, an answer like all others."""
-        ends = zip(self.curves[0].first.tolist(), self.curves[0].last.tolist())
-        return [(first, last, self.profile._band(first, last, self.asked.level, 1)) for first, last in ends]
+        ends = count_ranges(max(int(support[-1]) if support.size else 1, 2))
+        band, level = self.profile._band, self.asked.level
+        return [(first, last, band(first, last, level, 1), band(first, NO_END, level, 1))
+                for first, last in zip(*(each.tolist() for each in ends))]  # fmt: skip
 
 
 def sheets(profiles: Profile | Mapping[str, Profile], asked: Asked | None = None) -> dict[str, Sheet]:

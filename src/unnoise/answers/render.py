@@ -308,7 +308,7 @@ def long_table(named: Mapping[str, Sheet]) -> Columns:
         for key, answer in sheet.answers.items():
             count = int(key.rpartition("_")[2]) if key[-1].isdigit() else None
             rows.append((name, key, count, count if key.startswith("exactly") else None, answer))
-        rows += [(name, "range", first, last, estimate) for first, last, estimate in sheet.ranges]
+        rows += [(name, "range", first, last, estimate) for first, last, estimate, _ in sheet.ranges]
     columns: dict[str, list[Any]] = {} if list(named) == [""] else {"group": [row[0] for row in rows]}
     columns |= {"question": [r[1] for r in rows], "first": [r[2] for r in rows], "last": [r[3] for r in rows]}
     answers = [row[4] for row in rows]

@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import cache
 from importlib import resources
 from string import Template
 from typing import TYPE_CHECKING, Any
@@ -27,10 +28,10 @@ from .. import __version__
 from ..arrays import Int64
 from ..curve import ALL_GROUPS
 from ..noise import tidy
-from ..text import inert, inert_html, inert_json
+from ..text import inert, inert_html
 from .estimate import Estimate, number, percent
 from .plots import DARK, LIGHT
-from .questions import Asked, Curve, Sheet, mark, sheets, true_curve
+from .questions import Asked, Sheet, mark, sheets, true_curve
 from .render import (
     Columns,
     csv_text,
@@ -118,7 +119,8 @@ def report_page(
     whole = json.dumps(plain({"profiles": data, "noun": vars(noun)}), ensure_ascii=False, allow_nan=False)
     files = {
         "csv": ("text/csv", csv_text(long_table(named)).encode()),
-        "json": ("application/json", inert_json(json.dumps(plain(whole_dict(named, guarantee)), indent=2)).encode()),
+        # in ASCII alone, whatever is not printable is written by its number
+        "json": ("application/json", json.dumps(plain(whole_dict(named, guarantee)), indent=2).encode("ascii")),
     }
     return Template(TEMPLATES.joinpath("report.html").read_text("utf-8")).substitute(
         title=inert_html(title),
@@ -149,6 +151,7 @@ def report_page(
     )
 
 
+@cache  # reads a file, and every page has the same
 def page_style() -> str:
     """Return the style of every page: both palettes as variables, and the layout.
 
@@ -181,17 +184,21 @@ def _profile_data(name: str, sheet: Sheet, truth: Int64 | None, names: Sequence[
     return {
         "name": inert(name),
         "said": {"before": before, "value": value, "between": between, "after": after, "mark": note, "lede": lede},
-        "exactly": _curve_data(sheet.curves[0], truth, at_least=False),
-        "atleast": _curve_data(sheet.curves[1], truth, at_least=True),
+        "exactly": _curve_data(sheet, truth, at_least=False),
+        "atleast": _curve_data(sheet, truth, at_least=True),
     }
 
 
-def _curve_data(curve: Curve, truth: Int64 | None, *, at_least: bool) -> dict[str, Any]:
-    columns = {"value": curve.value, "low": curve.low, "high": curve.high}
-    rounded = {key: [float(f"{x:.6g}") for x in np.maximum(column, 0)] for key, column in columns.items()}
-    middle = np.sqrt(curve.first.astype(float) * curve.last)  # where a range is drawn: its geometric middle
-    ends = {"x": middle.tolist(), "from": curve.first.tolist(), "to": curve.last.tolist()}
-    true = {} if truth is None else {"truth": true_curve(truth, curve, at_least=at_least).tolist()}
+def _curve_data(sheet: Sheet, truth: Int64 | None, *, at_least: bool) -> dict[str, Any]:
+    """Return a curve of the picture: items at or above the first of each range, or in it for each of its counts."""
+    first, last = np.array([each[:2] for each in sheet.ranges]).T
+    last, answers = first if at_least else last, [each[3 if at_least else 2] for each in sheet.ranges]
+    columns = {key: np.array([getattr(answer, key) for answer in answers]) for key in ("value", "low", "high")}
+    columns = {key: np.maximum(column / (last - first + 1), 0) for key, column in columns.items()}
+    rounded = {key: [float(f"{x:.6g}") for x in column] for key, column in columns.items()}
+    middle = np.sqrt(first.astype(float) * last)  # where a range is drawn: its geometric middle
+    ends = {"x": middle.tolist(), "from": first.tolist(), "to": last.tolist()}
+    true = {} if truth is None else {"truth": true_curve(truth, first, last, at_least=at_least).tolist()}
     return {**ends, **rounded, **true}
 
 
@@ -269,9 +276,8 @@ def numbers_table(name: str, sheet: Sheet) -> str:
     many = inert_html(sheet.asked.noun.many)
     heads = ("times", many, "from", "to", "at least so often", "from", "to")
     head = "".join(f'<th scope="col" class="number">{text}</th>' for text in heads)
-    reach, rows = sheet.curves[1], []
-    for i, (first, last, inside) in enumerate(sheet.ranges):
-        above = Estimate(reach.value[i], 0.0, reach.low[i], reach.high[i])
+    rows = []
+    for first, last, inside, above in sheet.ranges:
         body = "".join(f'<td class="number">{x}</td>' for x in (*sensible(inside), *sensible(above)))
         rows.append(f'<tr><th scope="row" class="number">{span(first, last)}</th>{body}</tr>')
     caption = inert_html(name) or f"{many.capitalize()} by number of occurrences"
@@ -386,7 +392,7 @@ def _answers(named: Mapping[str, Sheet], groups: bool) -> Columns:
 
 
 def _frequencies(named: Mapping[str, Sheet], groups: bool) -> Columns:
-    rows = [(name, *triple) for name, sheet in named.items() for triple in sheet.ranges]
+    rows = [(name, *each[:3]) for name, sheet in named.items() for each in sheet.ranges]
     columns: dict[str, list[Any]] = {"group": [row[0] for row in rows]} if groups else {}
     columns["times"] = [span(first, last) for _, first, last, _ in rows]
     many = next(iter(named.values())).asked.noun.many

@@ -195,10 +195,10 @@ def _frequencies(sheet: Sheet, longest: int) -> Any:
     """Make the table of frequencies, with bars of up to ``longest`` characters, drawn in eighths of one."""
     from ..answers.render import rich_table, sensible, span
 
-    rows = [(span(first, last), estimate) for first, last, estimate in sheet.ranges]
+    rows = [(span(first, last), estimate) for first, last, estimate, _ in sheet.ranges]
     if len(rows) > ENTRIES:
-        first = sheet.ranges[ENTRIES - 1][0]
-        rows[ENTRIES - 1 :] = [(f"{first:,}+", sheet.profile.at_least(first).at(sheet.asked.level))]
+        first, _, _, above = sheet.ranges[ENTRIES - 1]
+        rows[ENTRIES - 1 :] = [(f"{first:,}+", above)]
     table = rich_table("times", inert_markup(sheet.asked.noun.many), "95 % interval", "", left=("",))
     top = max(1.0, *(estimate.value for _, estimate in rows))
     for times, estimate in rows:

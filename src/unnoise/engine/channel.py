@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from functools import wraps
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 from scipy.linalg import LinAlgError
@@ -29,8 +30,11 @@ from ..noise import DiscreteLaplace
 
 __all__ = [
     "FAR", "Bands", "Blocks", "Channel", "Dense", "Grid", "Seeing", "State", "begun", "blur_of", "counts_in_blocks",
-    "first_apart", "likely_strides", "resolved",
+    "first_apart", "likely_strides", "one_thread", "resolved",
 ]  # fmt: skip
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 FAR = 1 << 62
 """The count of all items above every row."""
@@ -272,3 +276,22 @@ class Dense(ABC):
             raise LinAlgError("Newton's system is not positive definite")
         log_det = 2 * float(np.log(factor.diagonal()).sum())
         return -dpotrs(factor, gradient, lower=1)[0], log_det
+
+
+def one_thread(function: Callable[P, R]) -> Callable[P, R]:
+    """Let linear algebra have one thread while this function runs, where threadpoolctl is installed.
+
+    Hundreds of small systems: threads only wait for each other, and on a busy machine, or in a container with fewer
+    cores than its host, they wait up to ninety times as long as the work takes.
+    """
+
+    @wraps(function)
+    def alone(*args: P.args, **named: P.kwargs) -> R:
+        try:
+            from threadpoolctl import threadpool_limits
+        except ImportError:
+            return function(*args, **named)
+        with threadpool_limits(1, user_api="blas"):
+            return function(*args, **named)
+
+    return alone

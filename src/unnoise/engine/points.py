@@ -92,21 +92,17 @@ class Places:
 
 
 def _fit(whole: BandedChannel | FourierChannel, places: Int64, mass: Floats, among: Places) -> Model:
-    """Find the masses at these places."""
+    """Find the masses at these places, and their evidence; the last masses may lie above every row.
+
+    That is the likelihood times the posterior's volume over that of the prior.
+    """
     channel: Any = whole.only(places)
     start = np.log(np.maximum(mass, LEAST * among.total))
     walk = Walk(np.zeros(mass.size), np.zeros(mass.size, dtype=np.int64), 2, level=among.level)
     prior = Prior(walk, walk.precision(1.0))
     mode = find_mode(channel, prior, start)
-    state = channel.at(np.exp(mode.theta))
-    evidence = state.value + _volume(channel.information(state), state.mass, places.size, among)
-    return Model(channel, f"{places.size} points", mode.theta, state.value, evidence, among.log_share(places), prior,
-                 places=places, converged=mode.converged)
-
-
-def _volume(information: Floats, mass: Floats, near: int, among: Places) -> float:
-    """Log of the posterior's volume over that of the prior; the last masses may lie above every row."""
-    free, total = near - 1, float(mass[:near].sum())
+    state, near = channel.at(np.exp(mode.theta)), places.size
+    mass, free, total = state.mass, near - 1, float(state.mass[:near].sum())
     weight = mass[:near] / total
     heaviest = int(weight.argmax())
     basis = np.eye(mass.size)  # how log mass changes with the total's logarithm, with weights, with what lies above
@@ -117,10 +113,12 @@ def _volume(information: Floats, mass: Floats, near: int, among: Places) -> floa
     basis[heaviest, 1:near] = -1 / weight[heaviest]
     log_prior = np.full(mass.size, -2 * math.log(LEVEL))
     log_prior[1:near] = math.log(2 * math.pi) + 2 / max(free, 1) * float(gammaln(free + 1))
-    told = basis.T @ information @ basis
+    told = basis.T @ channel.information(state) @ basis
     np.einsum("ii->i", told)[:] += np.exp(log_prior)
     strayed = np.append(math.log(total / among.total), np.log(mass[near:]) - among.level)
-    return 0.5 * float(log_prior.sum() - np.linalg.slogdet(told)[1] - np.square(strayed / LEVEL).sum())
+    volume = 0.5 * float(log_prior.sum() - np.linalg.slogdet(told)[1] - np.square(strayed / LEVEL).sum())
+    return Model(channel, f"{near} points", mode.theta, state.value, state.value + volume, among.log_share(places),
+                 prior, places=places, converged=mode.converged)  # fmt: skip
 
 
 # ---------------------------------------------------------------- from the maximum-likelihood profile
@@ -207,48 +205,39 @@ def _from_peaks(channel: FourierChannel, mass: Floats, among: Places, wanted: fl
 
 
 def _one_by_one(channel: FourierChannel, among: Places, wanted: float) -> list[Model]:
-    """Models of 1, 2, … points, each put where the cells pull most."""
-    found: list[Model] = []
-    firsts = [_fit(channel, places, mass, among) for places, mass in _first(channel, among)]
-    best = max(firsts, key=lambda one: one.value if one.converged else -math.inf)
-    best = _settled(channel, best, among, wanted)
-    while best.converged:
-        found.append(best)
-        size = best.places.size
-        if size == min(MOST_POINTS, among.counts.size):
-            break
-        gain = best.value - found[-2].value if size > 1 else np.inf
-        if best.score + 2 * gain < wanted or (size > ENOUGH and best.score < found[-2].score):
-            break
-        best = _settled(channel, _fit(channel, *_another(best, among), among), among, wanted)
-    return found
+    """Models of 1, 2, … points, each put where the cells pull most, with a tenth of the lightest to begin with.
 
-
-def _first(channel: FourierChannel, among: Places) -> list[tuple[Int64, Floats]]:
-    """One mass, with all occurrences: the FIRSTS counts that explain the cells best.
-
-    Not only the best of them: the mass is a guess as yet, and twice a count is nearly as good as that count.
+    The first has all occurrences, at one of the FIRSTS counts that explain the cells best. Not only the best of them:
+    the mass is a guess as yet, and twice a count is nearly as good as that count.
     """
-    counts, above = among.counts, channel.above
+    found, counts = list[Model](), among.counts
     even = np.unique(np.rint(np.append(np.geomspace(1, max(counts[-1], 1), 32), 0)).astype(np.int64))
     full = [part.ends[np.argsort(-part.tally[:-1])[:4]] for part in channel.parts]
     tried = np.unique(np.concatenate([even, channel.atoms, *full]))
     tried = tried[(tried >= counts[0]) & (tried <= counts[-1])]
-    beyond = np.maximum([part.tally[-1] for part in channel.parts], 1.0).sum() * np.ones(above.size)
+    beyond = np.maximum([part.tally[-1] for part in channel.parts], 1.0).sum() * np.ones(channel.above.size)
     each = among.total / tried if channel.collide else np.full(tried.size, among.total)
     single = [(tried[i : i + 1], np.append(mass, beyond)) for i, mass in enumerate(each)]
-    return [single[i] for i in np.argsort(channel.values(single))[::-1][:FIRSTS]]
-
-
-def _another(mixture: Model, among: Places) -> tuple[Int64, Floats]:
-    """Add a mass where the cells pull most, a tenth of the lightest."""
-    own: Any = mixture.channel
-    counts, size = among.counts, mixture.places.size
+    likely = [single[i] for i in np.argsort(channel.values(single))[::-1][:FIRSTS]]
+    firsts = [_fit(channel, places, mass, among) for places, mass in likely]
+    best = max(firsts, key=lambda one: one.value if one.converged else -math.inf)
+    best = _settled(channel, best, among, wanted)
     some = np.intersect1d(np.append(np.geomspace(1, max(counts[-1], 1), 200).astype(np.int64), counts[:EVERY]), counts)
-    strain = own.strain(own.at(mixture.mass), some)
-    strain[np.isin(some, mixture.places)] = -np.inf
-    places = np.append(mixture.places, some[int(np.argmax(strain))])
-    return places, np.insert(mixture.mass, size, 0.1 * mixture.mass[:size].min())
+    while best.converged:
+        found.append(best)
+        size = best.places.size
+        if size == min(MOST_POINTS, counts.size):
+            break
+        gain = best.value - found[-2].value if size > 1 else np.inf
+        if best.score + 2 * gain < wanted or (size > ENOUGH and best.score < found[-2].score):
+            break
+        own: Any = best.channel
+        strain = own.strain(own.at(best.mass), some)
+        strain[np.isin(some, best.places)] = -np.inf
+        places = np.append(best.places, some[int(np.argmax(strain))])
+        mass = np.insert(best.mass, size, 0.1 * best.mass[:size].min())
+        best = _settled(channel, _fit(channel, places, mass, among), among, wanted)
+    return found
 
 
 def _settled(channel: FourierChannel, best: Model, among: Places, wanted: float) -> Model:

@@ -25,8 +25,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from ..arrays import Floats, Int64
-from .channel import Blocks
+from ..arrays import Floats
 from .fourier import FourierChannel, SeenRows
 from .search import Search, average, weights
 from .walk import JUMP, Prior, Walk, find_mode
@@ -86,12 +85,14 @@ def posterior(search: Search, start: Callable[[FourierChannel], Floats]) -> Post
     weight = weights(models)
     size = channel.blocks.size
     laws, means, covariance = np.zeros((len(models), size)), np.zeros((len(models), size)), np.zeros((size, size))
-    for i, (model, own) in enumerate(zip(models, every)):
-        place = _places(channel.blocks, own.blocks)
+    by_count = np.argsort(channel.atoms)
+    for i, (model, own) in enumerate(zip(models, every)):  # blocks side by side come first, then atoms
+        beside = by_count[np.searchsorted(channel.atoms, own.atoms, sorter=by_count)]
+        place = np.concatenate([np.arange(own.blocks.covered), channel.blocks.covered + beside])
         state = own.at(model.mass)
         laws[i, place] = state.mass
         means[i, place] = state.mass * own.step(state)
-        precision = own.hold(model.prior.bands())
+        precision = own.hold(model.prior.bands)
         covariance[np.ix_(place, place)] += weight[i] * covariance_of(own, state, precision)
     mean = np.asarray(weight @ means)
     covariance += (weight[:, None] * (means - mean)).T @ (means - mean)
@@ -103,13 +104,6 @@ def posterior(search: Search, start: Callable[[FourierChannel], Floats]) -> Post
     alone, vague = _alone(channel, start(channel))
     named = [(model.name, float(w)) for model, w in zip(models, weight)]
     return Posterior(channel, law, mean, covariance, alone, vague, channel.alone(state), named)
-
-
-def _places(all_blocks: Blocks, own: Blocks) -> Int64:
-    """Where each block of a model stands among all: those side by side first, then atoms by their count."""
-    order = np.argsort(all_blocks.atoms)
-    atoms = order[np.searchsorted(all_blocks.atoms, own.atoms, sorter=order)]
-    return np.concatenate([np.arange(own.covered), all_blocks.covered + atoms])
 
 
 def covariance_of(channel: FourierChannel, state: SeenRows, prior: Floats) -> Floats:

@@ -42,7 +42,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from scipy.special import gammaln
 
 from ..arrays import Floats, Int64
-from .channel import FAR, Channel, blur_of, first_apart, resolved
+from .channel import FAR, Blocks, Channel, blur_of, first_apart, resolved
 from .fourier import FourierChannel
 from .points import Places, pulled_points
 from .walk import (
@@ -167,7 +167,8 @@ class Search:
             self._explored(Family("t", 2, period=period), 0, 1 / len(share) / len(PERIODS))
         for leader in sorted(self.leaders.values(), key=lambda leader: -leader.score):
             self._set_free(leader)
-            self._set_astray(leader)
+            if isinstance(self.channel, FourierChannel) and leader.score > self.most - BEHIND:
+                self._set_astray(leader, self.channel.blocks)
 
     def _with_heads(self, share: dict[Family, float], *, loose: bool = False) -> None:
         """Climb every family with each of the heads, while it is near the best with the same head.
@@ -216,10 +217,9 @@ class Search:
                 wanted = max(self.most - BEHIND, -np.inf if peak is None else peak.score - PAST)
                 if len(scores) > 1 and scores[-1] < scores[-2] and 2 * scores[-1] - scores[-2] < wanted:
                     break  # scores up a ladder are concave
-                precision = walk.precision(float(strengths[rung]))
-                prior = Prior(walk, precision)
+                prior = Prior(walk, walk.precision(float(strengths[rung])))
                 if astray is not None:
-                    prior = Strayed(walk, precision, self.channel.hold(prior.bands()), astray)
+                    prior = Strayed(prior, self.channel.hold(prior.bands), astray)
                 blind = (family.period > 0 or astray is not None) and not scores  # a first step shows little of a gain
                 mode = find_mode(self.channel, prior, theta, max_iterations=PATIENCE,
                                  wanted=-np.inf if blind else wanted - log_weight)  # fmt: skip
@@ -273,18 +273,17 @@ class Search:
             found = better
 
 
-    def _set_astray(self, found: Model) -> None:
+    def _set_astray(self, found: Model, blocks: Blocks) -> None:
         """Let every count stray from the walk by itself, further and further, while the evidence grows."""
-        if found.family is None or not isinstance(self.channel, FourierChannel) or found.score < self.most - BEHIND:
-            return
-        blocks, weight, best = self.channel.blocks, found.log_weight - math.log(len(STRAYING)), found
+        family, weight, best = found.family, found.log_weight - math.log(len(STRAYING)), found
+        assert family is not None
         for square in STRAYING:
             astray = np.zeros(blocks.size)  # counts of a block stray each by itself: their sum strays less
             astray[: blocks.covered] = np.log1p(np.expm1(square) / blocks.widths[: blocks.covered])
             strengths = np.asarray(best.strength * 10.0 ** np.arange(STIFFER))[::-1]
             name = f"{found.name.split(',')[0]}, counts astray by {square:g}"
             walk, first = found.prior.walk, STIFFER - 1
-            better = self.ascend(found.family, name, walk, strengths, first, best.theta, weight, astray)
+            better = self.ascend(family, name, walk, strengths, first, best.theta, weight, astray)
             if better is None or better.score <= best.score:
                 break
             best = better
@@ -308,7 +307,11 @@ def explore(
         if turn == ROUNDS or search.most == floor > -np.inf:
             break
         state = channel.at(channel.widths * np.exp(theta))
-        more = _wanted(channel, channel.strain(state, counts), counts, most)
+        strain = channel.strain(state, counts)
+        asked = np.argsort(-strain)
+        asked = asked[(strain[asked] > STRAIN) & ~np.isin(counts[asked], channel.atoms)]
+        room = min(AT_ONCE, most - channel.atoms.size)
+        more = first_apart(counts[asked].tolist(), blur_of(channel.noise), room)  # the most wanted of a neighbourhood
         if not more.size:
             break
         fine = resolved(channel.noise, channel.grid.stride)
@@ -362,16 +365,6 @@ def _crowded(channel: FourierChannel, wanted: Int64, fine: int) -> Int64:
     near = np.abs(np.subtract.outer(wanted, atoms)) <= blur_of(channel.noise)
     both = np.union1d(wanted[near.any(axis=1)], atoms[near.any(axis=0)])
     return both[blocks.widths[blocks.holding(both)] > fine]
-
-
-def _wanted(channel: FourierChannel, strain: Floats, counts: Int64, most: int) -> Int64:
-    """Return the counts at which the cells want more mass, the most wanted of each neighbourhood of the noise.
-
-    most : atoms at most, those that are there among them
-    """
-    asked = np.argsort(-strain)
-    asked = asked[(strain[asked] > STRAIN) & ~np.isin(counts[asked], channel.atoms)]
-    return first_apart(counts[asked].tolist(), blur_of(channel.noise), min(AT_ONCE, most - channel.atoms.size))
 
 
 def find_models(

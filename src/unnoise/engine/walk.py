@@ -56,7 +56,6 @@ import math
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -194,21 +193,16 @@ def _seasonal(size: int, period: int) -> Floats:
     return rows
 
 
-@dataclass(frozen=True, eq=False)
 class Prior:
-    """The Gaussian law of θ by a walk with the precision of every row; of log densities (2π)^(−N/2) is left out."""
+    """The Gaussian law of θ by a walk with the precision of every row.
 
-    walk: Walk
-    precision: Floats
+    bands : superdiagonals of the inverse covariance
+    peak : log density where D θ is the start's mean, (2π)^(−N/2) left out
+    """
 
-    @cached_property
-    def peak(self) -> float:
-        """Log density where D θ is the start's mean."""
-        return float(0.5 * np.log(self.precision).sum() + self.walk.log_det)
-
-    def bands(self) -> list[Floats]:
-        """Superdiagonals of the inverse covariance."""
-        return self.walk.bands(self.precision)
+    def __init__(self, walk: Walk, precision: Floats) -> None:
+        self.walk, self.precision, self.bands = walk, precision, walk.bands(precision)
+        self.peak = float(0.5 * np.log(precision).sum() + walk.log_det)
 
     def tension(self, theta: Floats) -> tuple[Floats, float]:
         """Gradient and value of −log density, from its peak."""
@@ -216,7 +210,6 @@ class Prior:
         return self.walk.transpose(self.precision * r), 0.5 * float(self.precision @ (r * r))
 
 
-@dataclass(frozen=True, eq=False)
 class Strayed(Prior):
     """The same with every θ astray by itself, by these variances: the covariance is (DᵀWD)⁻¹ + S², S² diagonal.
 
@@ -225,33 +218,19 @@ class Strayed(Prior):
     held : DᵀWD
     """
 
-    held: Floats
-    variance: Floats
-
-    @cached_property
-    def _inverse(self) -> tuple[Floats, Floats, float]:
-        """The inverse covariance, the mean, and log det B."""
-        s = np.sqrt(np.maximum(self.variance, STILL**2))
-        factor = np.linalg.cholesky(np.eye(s.size) + s[:, None] * self.held * s)
+    def __init__(self, prior: Prior, held: Floats, variance: Floats) -> None:
+        s = np.sqrt(np.maximum(variance, STILL**2))
+        factor = np.linalg.cholesky(np.eye(s.size) + s[:, None] * held * s)
         half = solve_triangular(factor, np.eye(s.size), lower=True, check_finite=False)
-        inverse = (np.eye(s.size) - half.T @ half) / np.outer(s, s)
-        return np.asarray(inverse), self.walk.mean, 2 * float(np.log(np.diag(factor)).sum())
-
-    @cached_property
-    def peak(self) -> float:
-        """Log density at the mean."""
-        return float(0.5 * (np.log(self.precision).sum() - self._inverse[2]) + self.walk.log_det)
-
-    def bands(self) -> list[Floats]:
-        """Superdiagonals of the inverse covariance."""
-        inverse = self._inverse[0]
-        return [np.append(np.diag(inverse, k), np.zeros(k)) for k in range(self.walk.size)]
+        self.inverse = (np.eye(s.size) - half.T @ half) / np.outer(s, s)
+        self.walk, self.precision, self.mean = prior.walk, prior.precision, prior.walk.mean
+        self.bands = [np.append(np.diag(self.inverse, k), np.zeros(k)) for k in range(s.size)]
+        self.peak = prior.peak - float(np.log(np.diag(factor)).sum())
 
     def tension(self, theta: Floats) -> tuple[Floats, float]:
-        """Gradient and value of −log density, from its peak."""
-        inverse, mean, _ = self._inverse
-        gradient = inverse @ (theta - mean)
-        return gradient, 0.5 * float((theta - mean) @ gradient)
+        """Gradient and value of −log density, from its peak, which is at the mean."""
+        gradient = self.inverse @ (theta - self.mean)
+        return gradient, 0.5 * float((theta - self.mean) @ gradient)
 
 
 # ── the mode ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -298,7 +277,7 @@ def find_mode(
     The search is given up as hopeless where even twice the gain expected of a full step would leave the log evidence
     below what is ``wanted``.
     """
-    held, widths = channel.hold(prior.bands()), channel.widths
+    held, widths = channel.hold(prior.bands), channel.widths
     theta, state = start, channel.at(widths * np.exp(start))
     tension, cost = prior.tension(start)
     now = state.value + prior.peak - cost

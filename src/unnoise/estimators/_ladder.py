@@ -47,11 +47,10 @@ from ..arrays import Floats, Int64
 from ..errors import InputError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
-from .linear import convolve, weights
+from .linear import convolve, inverse_taps
 
 __all__ = [
-    "LENGTH", "CellLaw", "Rung", "Tail", "cell_law", "climb", "exponential", "logarithm", "product", "reciprocal",
-    "spikes",
+    "LENGTH", "CellLaw", "Rung", "Tail", "cell_law", "climb", "logarithm", "product", "reciprocal", "spikes",
 ]  # fmt: skip
 
 SHORT = 64
@@ -113,32 +112,22 @@ def logarithm(series: Floats, inverse: Floats | None = None) -> Floats:
     return result
 
 
-def exponential(series: Floats) -> Floats:
-    """Return exp(series) to as many terms T; the coefficients from the second on must be ≥ 0.
-
-    The series is evaluated at the points r·e^(2πik/L) of a circle, L ≥ 4T, and transformed back. What lies past L
-    comes back multiplied by r^L = 10⁻⁸, and rounding grows by r^(−T) ≤ 100 [2]_.
-
-    >>> exponential(np.array([0.0, 1.0, 0.0, 0.0])).round(4)
-    array([1.    , 1.    , 0.5   , 0.1667])
-    """
-    length = next_fast_len(4 * series.size, real=True)
-    radius = np.exp(np.arange(series.size) * (math.log(1e-8) / length))
-    around = np.exp(rfft(series * radius, length))
-    return np.asarray(irfft(around, length)[: series.size] / radius)
-
-
 def cell_law(items: Floats, rate: float, above: float = 0.0) -> Floats:
     """Return P(total = s), s = 0..T, for ``items[t]`` items of count t, each in a cell with probability ``rate``.
 
-    ``above`` is the number of items with counts past the end. Rounding may leave −10⁻¹⁶: cut off at 0.
+    ``above`` is the number of items with counts past the end. The exponential of the series Σ_t items_t·rate·(z^t − 1)
+    is evaluated at the points r·e^(2πik/L) of a circle, L ≥ 4T, and transformed back. What lies past L comes back
+    multiplied by r^L = 10⁻⁸, and rounding grows by r^(−T) ≤ 100 [2]_. It may leave −10⁻¹⁶: cut off at 0.
 
     >>> cell_law(np.array([0.0, 2.0, 0.0]), 0.5).round(4)      # Poisson(1)
     array([0.3679, 0.3679, 0.1839])
     """
     exponent = items * rate
     exponent[0] = -(items.sum() + above) * rate
-    return np.maximum(exponential(exponent), 0.0)
+    length = next_fast_len(4 * exponent.size, real=True)
+    radius = np.exp(np.arange(exponent.size) * (math.log(1e-8) / length))
+    around = np.exp(rfft(exponent * radius, length))
+    return np.asarray(np.maximum(irfft(around, length)[: exponent.size] / radius, 0.0))
 
 
 # ── the tail ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -233,25 +222,29 @@ class Tail:
 
 
 def climb(laws: Sequence[tuple[CellLaw, float]], noise: DiscreteLaplace, near: Rung | None = None) -> Tail:
-    """Estimate the items above the laws' top, and those of ``near`` below it; each law with its share of the items."""
+    """Estimate the items above the laws' top, and those of ``near`` below it; each law with its share of the items.
+
+    The curve of the numbers at or above k is made non-increasing; the counts that carry items are kept.
+    """
     share, deep = min(1.0, sum(share for _, share in laws)), [law for law, _ in laws if law.far.size]
     rungs, step, reached = [near] if near else [], 1, laws[0][0].top
     least = near.first if near else reached + 1
-    largest, taps = max((int(law.far.max()) for law in deep), default=0), _taps(noise)
+    largest, taps = max((int(law.far.max()) for law in deep), default=0), inverse_taps(noise)
     while reached < largest:
         if step * LENGTH > reached:
             rungs.append(_far_rung(deep, share, step, reached // step + 1, taps))
             reached = step * LENGTH
         step *= 2
-    return Tail(*_project(rungs, least), tuple(rungs), share)
-
-
-def _taps(noise: DiscreteLaplace) -> Floats:
-    """Return the filter that undoes the noise: Σ_j taps[j]·P(h + Z = t + j) = 1[h = t]."""
-    whole = noise.power.denominator == 1
-    half = int(noise.power) if whole else min(noise.reach(1e-9), 512)
-    middle = np.int64(4 * half + 8)
-    return weights(lambda t: np.asarray(t == middle, dtype=float), middle + np.arange(-half, half + 1), noise)
+    if not rungs:
+        return Tail(np.zeros(0, dtype=np.int64), np.zeros(0), (), share)
+    numbers = np.concatenate([rung.items for rung in rungs])
+    curve = np.maximum(np.cumsum(numbers[::-1])[::-1], 0)
+    items = -np.diff(np.append(isotonic_regression(curve, increasing=False).x, 0.0))
+    keep = items > 1e-9
+    places = np.rint(np.concatenate([rung.place for rung in rungs])[keep]).astype(np.int64)
+    counts, where = np.unique(np.maximum(places, least), return_inverse=True)
+    found = np.bincount(where, weights=items[keep], minlength=counts.size).astype(float)
+    return Tail(counts, found, tuple(rungs), share)
 
 
 def spikes(parts: Sequence[NoisyProfile], top: int, stride: int = 1) -> Int64:
@@ -260,13 +253,15 @@ def spikes(parts: Sequence[NoisyProfile], top: int, stride: int = 1) -> Int64:
     By the plain logarithm of what the cells are without their noise, which tells single counts where there is little.
     With a ``stride`` only its multiples are asked, and compared with each other.
     """
-    taps = _taps(parts[0].noise)
+    taps = inverse_taps(parts[0].noise)
     half, items, variance = taps.size // 2, np.zeros(top + 1), np.zeros(top + 1)
+    if half > top // 2:
+        return np.zeros(0, dtype=np.int64)
     for noisy in parts:
         near = noisy.values >= -half
         seen = _binned(noisy.values[near] + half, noisy.tally[near].astype(float), 1, top + 2 * half)
         law = np.convolve(seen, taps, "valid") / noisy.cells
-        if law[0] > LEAST_EMPTY and half <= top // 2:
+        if law[0] > LEAST_EMPTY:
             with np.errstate(over="ignore", invalid="ignore"):  # of a law that is mostly noise
                 inverse = reciprocal(law)
                 filtered = np.convolve(inverse, taps)[: inverse.size]  # W(−half), W(1 − half), …
@@ -307,18 +302,3 @@ def _far_rung(laws: Sequence[CellLaw], share: float, step: int, first: int, taps
     here = slice(first, None)
     return Rung(step, first, items[here] / share, place[here], (entry + 2 * edge)[here] / share**2,
                 (curve + edge)[here] / share**2)
-
-
-def _project(rungs: list[Rung], least: int) -> tuple[Int64, Floats]:
-    """Make the curve of the numbers at or above k non-increasing, and keep the counts that carry items."""
-    if not rungs:
-        return np.zeros(0, dtype=np.int64), np.zeros(0)
-    places = np.concatenate([rung.place for rung in rungs])
-    numbers = np.concatenate([rung.items for rung in rungs])
-    curve = np.maximum(np.cumsum(numbers[::-1])[::-1], 0)
-    smooth = isotonic_regression(curve, increasing=False).x
-    items = -np.diff(np.append(smooth, 0.0))
-    keep = items > 1e-9
-    counts = np.maximum(np.rint(places[keep]).astype(np.int64), least)
-    distinct, where = np.unique(counts, return_inverse=True)
-    return distinct, np.bincount(where, weights=items[keep], minlength=distinct.size).astype(float)

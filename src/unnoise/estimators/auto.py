@@ -34,9 +34,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ..arrays import Floats, Int64, one_thread
+from ..arrays import Floats, Int64
 from ..engine.banded import BandedChannel, body_of, cells_between, dense_runs, window_of
-from ..engine.channel import Blocks, begun, likely_strides, resolved
+from ..engine.channel import Blocks, begun, likely_strides, one_thread, resolved
 from ..engine.fourier import FINENESS, NEGLIGIBLE, FourierChannel, Part
 from ..engine.points import Places, likely_points
 from ..engine.posterior import Posterior, posterior

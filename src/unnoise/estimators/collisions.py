@@ -36,8 +36,18 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Floats, Int64, one_thread
-from ..engine.channel import FAR, Blocks, begun, blur_of, counts_in_blocks, first_apart, likely_strides, resolved
+from ..arrays import Floats, Int64
+from ..engine.channel import (
+    FAR,
+    Blocks,
+    begun,
+    blur_of,
+    counts_in_blocks,
+    first_apart,
+    likely_strides,
+    one_thread,
+    resolved,
+)
 from ..engine.fourier import FourierChannel, Part, rows_of
 from ..engine.posterior import Posterior, posterior
 from ..engine.search import Search, find_models

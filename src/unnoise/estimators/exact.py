@@ -36,8 +36,8 @@ from .._circulant import as_norm
 from ..arrays import Floats, Int64
 from ..errors import ConvergenceError, InputError
 from ..noisy import NoisyProfile
-from ._operators import NEGLIGIBLE, Chain, Comb, Line, Stretch, stretches_of
-from .likelihood import BACK_OFF, SHORT, Solver, completed, longest_step, newton_system, points_in
+from ._comb import NEGLIGIBLE, Comb, Stretch, stretches_of
+from .likelihood import BACK_OFF, SHORT, Chain, Line, Solver, completed, longest_step, newton_system, points_in
 from .methods import Fit, check_input
 
 __all__ = ["exact"]

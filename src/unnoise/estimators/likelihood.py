@@ -2,10 +2,20 @@
 
 f makes the noisy profile y most likely: maximise Σ y·log m − Σ f over f ≥ 0, with m = K f. Scaling f shows that the
 masses add up to 1 at the optimum by themselves. For power 1 f lives on the occupied folded values, where the channel's
-inverse is tridiagonal; for integer powers above 1 on all counts within reach of them (:mod:`._operators`). Fractional
+inverse is tridiagonal; for integer powers above 1 on all counts within reach of them (:mod:`._comb`). Fractional
 ρ > 1 has no banded inverse: y is first completed to the power ⌈ρ⌉ by the mean effect of the missing noise
 (``diagnostics["completed_power"]``), so the estimating equations stay unbiased, but the optimum is that of the
 completed problem, and a little less sharp.
+
+**A chain** is one noise on ascending points v_0 < v_1 < …, E_ij = a^|v_i − v_j|. a^|s−t| is the covariance of a
+stationary Markov sequence, so T = E⁻¹ is tridiagonal on *every* set of points: with q_i = a^(v_{i+1} − v_i),
+
+    T_{i,i+1} = −q_i/(1−q_i²),     T_ii = 1 + q_{i−1}²/(1−q_{i−1}²) + q_i²/(1−q_i²)   (missing gaps: q = 0).
+
+E f takes two passes of positive numbers, each exact to rounding in every entry: the sequence predicts itself,
+T = L·D·Lᵀ with L_ii = 1, L_{i+1,i} = −q_i and D_ii = 1/(1−q_i²) (1 at the end), hence x = E f from
+F_i = f_i + q_{i−1}F_{i−1} and x_i = (1−q_i²)F_i + q_i·x_{i+1}. From the other end B is bidiagonal,
+B_ii = 1/√(1−q_{i−1}²), B_{i,i−1} = −q_{i−1}·B_ii.
 
 **Newton's system.** With u = Kᵀ(y/m) the optimum is where z = 1 − u ≥ 0, f ≥ 0 and f∘z = 0. Linearising f∘z = t and
 eliminating Δz leaves (KᵀYK + D) Δf = t/f − (1 − u) =: r, D = Z/F, Y = y/m², dense in f. In x = E f (T = E⁻¹, Y the
@@ -47,17 +57,21 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve_banded, cholesky_banded
-from scipy.linalg.lapack import dgbtrf, dgbtrs
+from scipy.linalg.lapack import dgbtrf, dgbtrs, dpttrs
 
 from ..arrays import Floats, Int64
+from ..engine.banded import Sandwich
 from ..errors import ConvergenceError, InputError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
-from ._operators import Chain, Comb, Operator, Stretch, clip_rows, stretches_of
+from ._comb import Comb, Stretch, clip_rows, stretches_of
 from .linear import smoothed_tally
 from .methods import Fit, check_input
 
-__all__ = ["BACK_OFF", "SHORT", "Solver", "completed", "likelihood", "longest_step", "newton_system", "points_in"]
+__all__ = [
+    "BACK_OFF", "SHORT", "Chain", "Line", "Operator", "Solver", "completed", "likelihood", "longest_step",
+    "newton_system", "points_in",
+]  # fmt: skip
 
 Solver = Callable[..., tuple[Floats, Floats, Floats]]
 """(r, g or nothing) ↦ (Δf, ω, Δx)."""
@@ -164,6 +178,98 @@ def _without_dust(best: Optimum, y: Floats, channel: Operator, tolerance: float)
         if gap <= max(tolerance, best.gap):
             return replace(best, f=kept, m=m, gap=gap)
     return best
+
+
+# ── one noise ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Chain:
+    """m = x = E f, E_ij = a^|v_i − v_j| on ascending points, each of them a row; E is multiplied by ``scale``.
+
+    diagonal, beside : of T
+    around : d ↦ T·diag(d)·T, which the dual form of Newton's system is made of
+    factor : B, lower triangular, row k holding B[i, i−k] at column i
+
+    >>> chain = Chain(np.array([0, 1, 5, 10**12]), DiscreteLaplace(0.5))
+    >>> f = np.array([0.5, 0.2, 0.2, 0.1])
+    >>> bool(np.allclose(chain.inverse(chain.apply(f)), f, atol=1e-15))
+    True
+    """
+
+    def __init__(self, points: Int64, noise: DiscreteLaplace, scale: float = 1.0) -> None:
+        self.size, self.scale = points.size, scale
+        exponent = float(noise.epsilon) * np.diff(points).astype(float)
+        q, loss = np.exp(-exponent), -np.expm1(-2 * exponent)
+        self.diagonal, self.beside = np.ones(self.size), -q / loss / scale
+        self.diagonal[:-1] += q * q / loss
+        self.diagonal[1:] += q * q / loss
+        self.diagonal /= scale
+        self.around = Sandwich(np.append(0, self.beside), self.diagonal, np.append(self.beside, 0))
+        root = np.sqrt(loss)
+        self.factor = np.array([np.append(1.0, 1 / root), np.append(0.0, -q / root)]) / math.sqrt(scale)
+        self._predicted, self._precision = -q, np.append(1 / loss, 1.0)
+
+    def points_of(self, f: Floats) -> Floats:
+        """x = E f, accurate in every entry for f ≥ 0."""
+        solved: Any = dpttrs(self._precision, self._predicted, f)[0] if self.size > 1 else f
+        return np.asarray(self.scale * solved)
+
+    apply = transpose = points_of
+    """m and Kᵀ r: every row is a point, and E is symmetric."""
+
+    def inverse(self, x: Floats) -> Floats:
+        """T x."""
+        f = self.diagonal * x
+        f[1:] += self.beside * x[:-1]
+        f[:-1] += self.beside * x[1:]
+        return np.asarray(f)
+
+    def curvature(self, weight: Floats) -> Floats:
+        """Second derivative in x of ½ Σ weight·m², in lower banded form: diagonal."""
+        return weight[None, :]
+
+
+class Line(Chain):
+    """Power 1, unfolded: K f on points and on rows outside their hull, m(v) = a^distance·m(nearest end).
+
+    Every row must be a point or lie outside the hull of the points.
+
+    >>> line = Line(np.array([0, 1, 5]), np.array([-2, 0, 1, 5]), DiscreteLaplace(1))
+    >>> f = np.array([0.5, 0.2, 0.3])
+    >>> law = DiscreteLaplace(1).pmf(np.array([-2, 0, 1, 5])[:, None] - np.array([0, 1, 5]))
+    >>> bool(np.allclose(line.apply(f), law @ f, rtol=1e-14))
+    True
+    """
+
+    def __init__(self, points: Int64, rows: Int64, noise: DiscreteLaplace) -> None:
+        super().__init__(points, noise, float(np.exp(noise.log_scale)))
+        inside = np.clip(rows, points[0], points[-1])
+        self._at = np.searchsorted(points, inside)
+        self._decay = np.exp(-float(noise.epsilon) * np.abs(rows - inside).astype(float))
+
+    def apply(self, f: Floats) -> Floats:
+        """K f at every row."""
+        return self.rows_of(self.points_of(f))
+
+    def transpose(self, r: Floats) -> Floats:
+        """Kᵀ r at every point."""
+        return self.points_of(self.gather(r))
+
+    def curvature(self, weight: Floats) -> Floats:
+        """Diagonal: a row outside is a multiple of one entry of x."""
+        return self.gather(weight * self._decay)[None, :]
+
+    def rows_of(self, x: Floats) -> Floats:
+        """m as a function of x: rows are multiples of the point nearest to them."""
+        return np.asarray(x[self._at] * self._decay)
+
+    def gather(self, r: Floats) -> Floats:
+        """What Σ r·m pulls at x: rows pull at the point nearest to them."""
+        return np.bincount(self._at, weights=r * self._decay, minlength=self.size).astype(float)
+
+
+Operator = Chain | Comb
+"""A channel m = K f, K = C·E, whose rows are linear in a few entries of x = E f."""
 
 
 # ── the interior point ──────────────────────────────────────────────────────────────────────────────────────────────

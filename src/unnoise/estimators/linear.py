@@ -47,7 +47,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -60,8 +60,8 @@ from ..noisy import NoisyProfile, as_signed_integers
 from .methods import LARGEST, Fit, check_input, check_max_count, check_noise
 
 __all__ = [
-    "Continuation", "Function", "convolve", "convolve_valid", "functional", "least_weights", "linear", "repeated_taps",
-    "second_difference_weight", "smoothed_tally", "weights",
+    "Continuation", "Function", "convolve", "convolve_valid", "functional", "inverse_taps", "least_weights", "linear",
+    "repeated_taps", "second_difference_weight", "smoothed_tally", "weights",
 ]  # fmt: skip
 
 Function = Callable[[Int64], Any]
@@ -144,6 +144,8 @@ def least_weights(noisy: NoisyProfile, g: Function, bound: int | None = None) ->
     >>> bool(abs(noisy.tally @ least_weights(noisy, lambda t: t)[0] - 9) < 0.5)   # the plain sum has no kink at 0
     True
     """
+    if noisy.noise.power == 1:  # folding leaves no choice
+        return _folded_weights(g, noisy.values, noisy.noise, bound)
     w, spread = _weights_and_spread(g, noisy.values, noisy.noise, bound)
     continuation = Continuation.of(noisy)
     if continuation is None:
@@ -291,6 +293,22 @@ def repeated_taps(kappa: float, times: int) -> Floats:
     for _ in range(times):
         taps = np.convolve(taps, [-kappa, 1 + 2 * kappa, -kappa])
     return taps
+
+
+@lru_cache(maxsize=32)
+def inverse_taps(noise: DiscreteLaplace) -> Floats:
+    """Return the taps j = −J..J of the filter that undoes the noise: E Σ_j τ_j·1[h + Z = t + j] = 1[h = t].
+
+    >>> np.convolve(inverse_taps(DiscreteLaplace(1)), DiscreteLaplace(1).pmf(range(-30, 31)))[29:34].round(9) + 0
+    array([0., 0., 1., 0., 0.])
+    """
+    if noise.power.denominator == 1:
+        return repeated_taps(second_difference_weight(noise), int(noise.power))
+    size = 1 << int(np.ceil(np.log2(80 / float(noise.epsilon) + 64)))
+    inverse = np.fft.irfft(1 / noise.characteristic(2 * np.pi * np.arange(size // 2 + 1) / size), size)
+    keep = np.flatnonzero(np.abs(inverse[: size // 2]) > 1e-13 * inverse[0])[-1]
+    half = inverse[: keep + 1]
+    return np.concatenate([half[:0:-1], half])
 
 
 def _weights_and_spread(

@@ -48,7 +48,8 @@ from functools import cached_property
 import numpy as np
 from scipy.special import gammaln
 
-from ..arrays import Floats, Int64, one_thread
+from ..arrays import Floats, Int64
+from ..engine.channel import one_thread
 from ..errors import OverloadError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyCounts

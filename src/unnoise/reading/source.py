@@ -327,7 +327,7 @@ def open_source(
     if "-" in names:
         return _standard_input(names, format, sql, dialect, stream)
     places = [place for name in names for place in expand(name)]
-    if not twice:
+    if not twice and len(places) > 1:
         require_once(places)
     formats = {format_of(place, format) for place in places}
     if len(formats) > 1 and sql is None:

@@ -1,16 +1,6 @@
-"""Channels with a banded inverse: one noise on any ascending points, several on stretches of consecutive counts.
+"""Several noises on stretches of consecutive counts: a channel with a banded inverse, beside the chain of one noise.
 
-Of each the inverse T of its square part E is known with a factor, T = BᵀB (docs/estimators.md, *likelihood*).
-
-**A chain** is one noise on ascending points v_0 < v_1 < …, E_ij = a^|v_i − v_j|. a^|s−t| is the covariance of a
-stationary Markov sequence, so T = E⁻¹ is tridiagonal on *every* set of points: with q_i = a^(v_{i+1} − v_i),
-
-    T_{i,i+1} = −q_i/(1−q_i²),     T_ii = 1 + q_{i−1}²/(1−q_{i−1}²) + q_i²/(1−q_i²)   (missing gaps: q = 0).
-
-E f takes two passes of positive numbers, each exact to rounding in every entry: the sequence predicts itself,
-T = L·D·Lᵀ with L_ii = 1, L_{i+1,i} = −q_i and D_ii = 1/(1−q_i²) (1 at the end), hence x = E f from
-F_i = f_i + q_{i−1}F_{i−1} and x_i = (1−q_i²)F_i + q_i·x_{i+1}. From the other end B is bidiagonal,
-B_ii = 1/√(1−q_{i−1}²), B_{i,i−1} = −q_{i−1}·B_ii.
+The inverse T of its square part E is known with a factor, T = BᵀB (docs/estimators.md, *likelihood*).
 
 **A comb** is an integer power ρ ≥ 1 on stretches of consecutive counts. With φ the coefficients of (1 − a·z)^ρ
 (φ_0 = 1) and σ = (1−a)^ρ, the law p of the noise is the covariance of an autoregressive sequence of spectrum σ²/|φ|².
@@ -25,10 +15,10 @@ the ρ nearest entries of x = E f, m(v) = −Σ_{k=1..ρ} φ_k·m(v ± k), becau
 nothing is truncated at 0, and no constraint f[t<0] = 0 is needed. Stretches lie further apart than the noise reaches
 and do not interact. E f is computed by ρ passes of a first-order filter in each direction: sums of positive numbers.
 
-**Which counts may have mass.** For power 1 occupied values, folded into [0, n]; for ρ > 1 p is unimodal, so mass beyond
-the first or last value of a group is dominated by mass at it, but inside a group all counts are points. Groups further
-apart than the noise reaches (tail 1e-18) are stretches, which is what keeps a few cells near 10¹² cheap. Noisy counts
-so far below 0 (or above the bound) that the square of their law underflows (1e-100) are moved to where it does not.
+**Which counts may have mass.** p is unimodal, so mass beyond the first or last value of a group is dominated by mass at
+it, but inside a group all counts are points. Groups further apart than the noise reaches (tail 1e-18) are stretches,
+which is what keeps a few cells near 10¹² cheap. Noisy counts so far below 0 (or above the bound) that the square of
+their law underflows (1e-100) are moved to where it does not.
 """
 
 from __future__ import annotations
@@ -36,17 +26,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
-from typing import Any
 
 import numpy as np
-from scipy.linalg.lapack import dpttrs
 
 from ..arrays import Floats, Int64
-from ..engine.banded import Sandwich
 from ..errors import InputError
 from ..noise import DiscreteLaplace
 
-__all__ = ["NEGLIGIBLE", "POINTS_LIMIT", "Chain", "Comb", "Line", "Operator", "Stretch", "clip_rows", "stretches_of"]
+__all__ = ["NEGLIGIBLE", "POINTS_LIMIT", "Comb", "Stretch", "clip_rows", "stretches_of"]
 
 POINTS_LIMIT = 20_000_000
 """Most entries of the buffer that holds all stretches, with the noise's reach between them."""
@@ -56,91 +43,6 @@ NEGLIGIBLE = 1e-18
 
 IMPOSSIBLE = 1e-100
 """A noisy count less likely than this under every allowed profile is moved to where it is as likely."""
-
-
-class Chain:
-    """m = x = E f, E_ij = a^|v_i − v_j| on ascending points, each of them a row; E is multiplied by ``scale``.
-
-    diagonal, beside : of T
-    around : d ↦ T·diag(d)·T, which the dual form of Newton's system is made of
-    factor : B, lower triangular, row k holding B[i, i−k] at column i
-
-    >>> chain = Chain(np.array([0, 1, 5, 10**12]), DiscreteLaplace(0.5))
-    >>> f = np.array([0.5, 0.2, 0.2, 0.1])
-    >>> bool(np.allclose(chain.inverse(chain.apply(f)), f, atol=1e-15))
-    True
-    """
-
-    def __init__(self, points: Int64, noise: DiscreteLaplace, scale: float = 1.0) -> None:
-        self.size, self.scale = points.size, scale
-        exponent = float(noise.epsilon) * np.diff(points).astype(float)
-        q, loss = np.exp(-exponent), -np.expm1(-2 * exponent)
-        self.diagonal, self.beside = np.ones(self.size), -q / loss / scale
-        self.diagonal[:-1] += q * q / loss
-        self.diagonal[1:] += q * q / loss
-        self.diagonal /= scale
-        self.around = Sandwich(np.append(0, self.beside), self.diagonal, np.append(self.beside, 0))
-        root = np.sqrt(loss)
-        self.factor = np.array([np.append(1.0, 1 / root), np.append(0.0, -q / root)]) / math.sqrt(scale)
-        self._predicted, self._precision = -q, np.append(1 / loss, 1.0)
-
-    def points_of(self, f: Floats) -> Floats:
-        """x = E f, accurate in every entry for f ≥ 0."""
-        solved: Any = dpttrs(self._precision, self._predicted, f)[0] if self.size > 1 else f
-        return np.asarray(self.scale * solved)
-
-    apply = transpose = points_of
-    """m and Kᵀ r: every row is a point, and E is symmetric."""
-
-    def inverse(self, x: Floats) -> Floats:
-        """T x."""
-        f = self.diagonal * x
-        f[1:] += self.beside * x[:-1]
-        f[:-1] += self.beside * x[1:]
-        return np.asarray(f)
-
-    def curvature(self, weight: Floats) -> Floats:
-        """Second derivative in x of ½ Σ weight·m², in lower banded form: diagonal."""
-        return weight[None, :]
-
-
-class Line(Chain):
-    """Power 1, unfolded: K f on points and on rows outside their hull, m(v) = a^distance·m(nearest end).
-
-    Every row must be a point or lie outside the hull of the points.
-
-    >>> line = Line(np.array([0, 1, 5]), np.array([-2, 0, 1, 5]), DiscreteLaplace(1))
-    >>> f = np.array([0.5, 0.2, 0.3])
-    >>> law = DiscreteLaplace(1).pmf(np.array([-2, 0, 1, 5])[:, None] - np.array([0, 1, 5]))
-    >>> bool(np.allclose(line.apply(f), law @ f, rtol=1e-14))
-    True
-    """
-
-    def __init__(self, points: Int64, rows: Int64, noise: DiscreteLaplace) -> None:
-        super().__init__(points, noise, float(np.exp(noise.log_scale)))
-        inside = np.clip(rows, points[0], points[-1])
-        self._at = np.searchsorted(points, inside)
-        self._decay = np.exp(-float(noise.epsilon) * np.abs(rows - inside).astype(float))
-
-    def apply(self, f: Floats) -> Floats:
-        """K f at every row."""
-        return self.rows_of(self.points_of(f))
-
-    def transpose(self, r: Floats) -> Floats:
-        """Kᵀ r at every point."""
-        return self.points_of(self.gather(r))
-
-    def curvature(self, weight: Floats) -> Floats:
-        """Diagonal: a row outside is a multiple of one entry of x."""
-        return self.gather(weight * self._decay)[None, :]
-
-    def rows_of(self, x: Floats) -> Floats:
-        """m as a function of x: rows are multiples of the point nearest to them."""
-        return np.asarray(x[self._at] * self._decay)
-
-    def gather(self, r: Floats) -> Floats:
-        """What Σ r·m pulls at x: rows pull at the point nearest to them."""
-        return np.bincount(self._at, weights=r * self._decay, minlength=self.size).astype(float)
 
 
 @dataclass(frozen=True)
@@ -158,7 +60,7 @@ class Stretch:
 
 
 class Comb:
-    """K f on stretches: rows are those of the stretches, one after the other. See :class:`Line`.
+    """K f on stretches: rows are those of the stretches, one after the other. See :class:`.likelihood.Line`.
 
     >>> noise = DiscreteLaplace(1, 2)
     >>> comb = Comb([Stretch(0, 9, np.arange(-4, 14))], noise)
@@ -309,10 +211,6 @@ def _continuation(phi: Floats, far: int) -> Floats:
     for j in range(far - 1, -1, -1):
         table[j] = -phi[1:] @ table[j + 1 : j + 1 + order]
     return np.asarray(table[:far][::-1])
-
-
-Operator = Chain | Comb
-"""A channel m = K f, K = C·E, whose rows are linear in a few entries of x = E f."""
 
 
 def stretches_of(

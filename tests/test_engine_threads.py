@@ -7,7 +7,7 @@ import sys
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from unnoise.arrays import one_thread
+from unnoise.engine.channel import one_thread
 
 
 def threads() -> int:
