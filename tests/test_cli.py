@@ -94,6 +94,18 @@ def test_profile_of_declared_domains(shell, visits, tmp_path):
     shell("profile", numbers, "--int", "-e", "1", "--domain", "2")
 
 
+def test_a_bound_of_counts_is_no_reason_for_a_sketch(shell, visits):
+    # ε = 40: one of some 40,000 numbers has noise with probability 40,000·2·e^(−40) = 4e-13
+    found = shell.json("profile", visits, "-c", "url", "-e", "40", "--max-count", 5)
+    assert found["kind"] == "direct"
+    assert dict(zip(found["entries"]["count"], found["entries"]["items"])) == {1: 100, 2: 50, 5: 50}
+    found = shell.json("profile", visits, "-c", "url", "-e", "40", "--max-count", 2)
+    assert found["answers"]["total"]["value"] == 300, "larger counts are taken as the bound"
+    for bound in (0, -1, 10**20):
+        said = shell.fails("profile", visits, "-c", "url", "-e", "40", "--max-count", bound)
+        assert f"--max-count must be ≥ 1 and below 2^62, got {bound}" in said
+
+
 def test_sampled_domain(shell, tmp_path):
     (tmp_path / "n.csv").write_text("n\n" + "".join(f"{i}\n" for i in range(4000)))
     found = shell.json("profile", tmp_path / "n.csv", "--int", "-e", "10", "--domain", "4000", "--rate", "25%")

@@ -213,6 +213,22 @@ def test_commands_record_beside_the_data(
     assert "in all ε = 3 for one person" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("limit", "unit"), [([], "occurrence"), (["--max-contributions", "3"], "person")])
+def test_shares_are_recorded_with_all_the_sums_that_they_may_be_in(
+    limit: list[str], unit: str, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = data.parent / "n.task"
+    made = ["-e", "1/2", "--epoch", "x", "--cells", "64", "--sums", "3", *limit, "-o", task]
+    assert run(monkeypatch, "share", "task", *made) == 0
+    split = ["share", "split", data, "-c", "url", "--task", task, "--site", "tv", "-o", data.parent / "tv"]
+    assert run(monkeypatch, *split, "--limit", "1.4") == 2
+    assert "must stay within 1.4, got 0 spent and 1.5 more" in capsys.readouterr().err
+    assert not (data.parent / "tv.seed").exists()
+    assert run(monkeypatch, *split) == 0
+    assert sums(read_ledger(data.parent / FILE)) == {(str(data.resolve()), unit): Fraction(3, 2)}
+    assert [entry.what for entry in read_ledger(data.parent / FILE)] == ["shares"]
+
+
 def test_a_limit_stops_a_command_before_it_reads(
     data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -50,7 +50,7 @@ FILE = "unnoise.ledger"
 LONGEST = 1 << 26
 """Bytes of a ledger accepted: hundreds of thousands of releases."""
 
-RELEASES = ("profile", "sketch", "release", "direct", "spark")
+RELEASES = ("profile", "sketch", "release", "direct", "spark", "shares")
 BEGIN = b'{"at": "'
 """How every line begins."""
 

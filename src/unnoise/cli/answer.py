@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..reading.source import Source, Wanted
     from ..sketches.inputs import Rows
     from ..sketches.sketch import Sketch
-    from ._request import Counting
+    from ._request import Counting, Recorded
 
 __all__ = ["estimate", "load_sketches", "local_path", "profile", "report", "save_sketch", "sketch", "sketch_data"]
 
@@ -68,15 +68,15 @@ def profile(request: Profiling) -> None:
     from ._output import check_answers, show_profiles
 
     asked = check_answers(request, [*request.inputs, request.domain])
-    if not request.wants_sketch:
-        show_profiles(*direct_profiles(request), request, asked)
-        return
     if request.method != "auto" or request.max_count is not None:  # refused before it costs ε
         from ..estimators.methods import check_max_count, check_method
 
         check_method(request.method, 2)
         check_max_count(request.max_count, least=0 if request.domain else 1)
-    charge = open_charge(request, "profile")
+    if not request.wants_sketch:
+        show_profiles(*direct_profiles(request), request, asked)
+        return
+    charge = open_charge(request, "profile", request.charged, request.unit)
     target = sketch_data(request, answers=True)
     charge.write(request.output, force=request.force)
     sketches = target.sketches if hasattr(target, "sketches") else {"": target}
@@ -107,7 +107,7 @@ def sketch(request: Sketching) -> None:
     if request.output == "-":
         check_stream(grouped=grouped)
     check_output(request.output, [*request.inputs, request.domain], force=request.force, folder=grouped)
-    charge = open_charge(request, "sketch")
+    charge = open_charge(request, "sketch", request.charged, request.unit)
     target = sketch_data(request, {"label": request.label, "site": request.site, "period": request.period})
     charge.write(request.output, force=request.force, folder=grouped)
     save_sketch(target, request.output)
@@ -217,7 +217,7 @@ class Charge:
             note(f"unnoise: not recorded in a ledger ({why}); --ledger names another place, or off", always=True)
 
 
-def open_charge(request: Counting, what: str) -> Charge:
+def open_charge(request: Recorded, what: str, epsilon: Fraction, unit: str) -> Charge:
     """Return what the request is about to spend, after a look at the limit and before any look at the data.
 
     The ledger is the one named, or the one beside the data; there is none for a stream without a name.
@@ -225,10 +225,7 @@ def open_charge(request: Counting, what: str) -> Charge:
     from ..ledger import FILE, Ledger
     from ..reading.formats import expand
 
-    epsilon, book = request.spent, None
-    unit = "occurrence" if request.max_contributions is None and request.person is None else "person"
-    if unit == "person" and request.groups is not None and what != "direct":
-        epsilon *= len(as_names(request.groups))  # a person may be in every group
+    book = None
     where, names = request.ledger or os.environ.get(SWITCH) or "", request.dataset or ""
     places = [] if "-" in request.inputs or where == "off" else [p for name in request.inputs for p in expand(name)]
     local = [place for place in places if isinstance(place, Path)]
@@ -454,7 +451,7 @@ def direct_profiles(request: Profiling) -> tuple[dict[str, DirectProfile], str]:
     from ..reading.groups import check_names
     from ._output import note, saying, with_progress
 
-    charge = open_charge(request, "direct")
+    charge = open_charge(request, "direct", request.charged, request.unit)
     groups = None if request.groups is None else check_names(as_names(request.groups))
     whole = share_of_all(request.all_groups, groups)
     unit = unit_of(True if request.persons_are_items else request.person, request.max_contributions)
@@ -470,7 +467,7 @@ def direct_profiles(request: Profiling) -> tuple[dict[str, DirectProfile], str]:
     from ..api import release_and_answer  # loads SciPy, which no error above has to wait for
 
     with saying("answering"):
-        profiles = release_and_answer(exact, unit, request.spent, whole=whole)
+        profiles = release_and_answer(exact, unit, request.spent, whole=whole, top=request.max_count)
     if groups is not None and whole is None:
         note("no row for all groups: their rows would be released a second time; --all-groups 1/2 gives it half of ε")
     return profiles, next(iter(profiles.values())).guarantee
