@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import unnoise as un
+from command_tools import run_in
 from serve_tools import CELLS, Server, made_report, postgres, running
 from unnoise.errors import InputError, UnnoiseError
 from unnoise.serve.app import _routes
@@ -148,6 +149,35 @@ def test_a_report_is_taken_once(server, tmp_path):
             client.send("reach", made_report(tmp_path / "b.sketch"), period=DAY)
     with site(server, "roma") as client, pytest.raises(RefusedError, match="sent before"):
         client.send("reach", path, period="2026-11-17")
+
+
+def test_of_several_files_the_refused_one_is_named_and_the_sent_ones_are_told(server, tmp_path):
+    with server.client() as admin:
+        (tmp_path / "token").write_text(admin.make_token("site", "graz"))
+    first, second = (made_report(tmp_path / f"{name}.sketch", seed=seed) for seed, name in enumerate(("a", "b")))
+    talk = ["--task", "reach", "--period", DAY, "--to", server.address, "--token-file", "token"]
+    done = run_in(tmp_path, "send", first.name, second.name, "--period", DAY, *talk)
+    assert done.returncode == 2
+    assert done.stdout.startswith(f"a.sketch: sent ({DAY}, ")
+    assert done.stdout.count("\n") == 1
+    assert done.stderr.startswith(f"unnoise: b.sketch: {server.address} refused (409): ")
+    done = run_in(tmp_path, "send", first.name, *talk)
+    assert (done.returncode, done.stdout[:29]) == (0, "a.sketch: was there already (")
+
+
+def test_what_is_no_sketch_does_not_leave(tmp_path):
+    """Rows sent by mistake would have left, whatever the collector says to them."""
+    asked: list[httpx.Request] = []
+    transport = httpx.MockTransport(lambda request: (asked.append(request), httpx.Response(200, json={}))[1])
+    (tmp_path / "visits.csv").write_text("user\n" + "1\n" * 1000)
+    with Client("http://127.0.0.1:1", "un_x", transport=transport) as client:
+        with pytest.raises(UnnoiseError, match=r"visits\.csv"):
+            client.send("reach", tmp_path / "visits.csv")
+        for content in (b"UNSH", b"UNSH\1\2" + bytes(100)):
+            (tmp_path / "torn.seed").write_bytes(content)
+            with pytest.raises(UnnoiseError, match=r"torn\.seed must"):
+                client.send_share(tmp_path / "torn.seed")
+    assert asked == []
 
 
 def test_the_same_noise_never_comes_twice(server, tmp_path):

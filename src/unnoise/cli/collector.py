@@ -174,29 +174,31 @@ class Sending(Talking):
 def send(request: Sending) -> None:
     """Send sealed sketches to a collector; sending again changes nothing."""
     from ..errors import InputError
-    from ._output import note, saying
+    from ._output import saying
 
     files = request.files
     periods = request.period or ["once"] * len(files)
     if len(periods) != len(files):
         raise InputError(f"--period must be given once for each file, got {len(periods)} for {len(files)}")
-    with request.client() as client, saying("sending", "reports") as step:
-        for number, (path, when) in enumerate(zip(files, periods)):
-            step(number, len(files))
-            sent = client.send_share(path) if _is_share(path) else client.send(request.named(), path, period=when)
-            note(f"{path}: {'sent' if sent['fresh'] else 'was there already'} ({when}, {sent['digest'][:12]}…)")
+    done: list[str] = []
+    try:
+        with request.client() as client, saying("sending", "reports") as step:
+            for number, (path, when) in enumerate(zip(files, periods)):
+                step(number, len(files))
+                sent = client.send_share(path) if _is_share(path) else client.send(request.named(), path, period=when)
+                news = "sent" if sent["fresh"] else "was there already"
+                done.append(f"{path}: {news} ({when}, {sent['digest'][:12]}…)")
+    finally:  # also where a later one was refused
+        for line in done:
+            typer.echo(inert(line))
 
 
 def _is_share(path: Path) -> bool:
     """Whether a file is a share for one of two servers, not a sketch."""
-    from ..errors import FormatError
-    from ..protocols.shares.task import unpack
+    from ..protocols.shares.task import MAGIC
 
-    try:
-        unpack(path.read_bytes(), "share")
-    except FormatError:
-        return False
-    return True
+    with open(path, "rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
 
 
 @dataclass(frozen=True, kw_only=True)
