@@ -223,6 +223,20 @@ def test_bad_csv_on_standard_input(content):
     assert "standard input" in fault(lambda: list(open_source(["-"], stream=io.BytesIO(content)).batches(X)))
 
 
+@pytest.mark.parametrize("rows", [b"", b"a,1\r", b"a,1\rb,2\r" * 40_000], ids=["none", "one", "many"])
+def test_lines_that_end_in_cr_alone_are_refused(rows, tmp_path):
+    """Readers take all of them for the header: nothing was counted, and an error would have shown the rows."""
+    path = tmp_path / "mac.csv"
+    for content, is_fine in ((b"x,y\r" + rows, False), (b"x,y\r\n" + rows.replace(b"\r", b"\r\n"), True)):
+        path.write_bytes(content)
+        for source in (open_source([path]), open_source(["-"], stream=io.BytesIO(content))):
+            if is_fine:
+                assert len(items(source.batches(X))) == rows.count(b"\r")
+            else:
+                message = fault(lambda source=source: list(source.batches(X)))
+                assert message.startswith(f"{source.name}: lines must end in LF or CRLF, got CR alone")
+
+
 def test_no_rows_are_rows_too(tmp_path):
     """Whether there is a row must not be told by an error; a file without its header names no columns, though."""
     (tmp_path / "none.csv").write_text("x,y\n")

@@ -125,6 +125,11 @@ def _scan_csv(separator: str) -> Callable[[Location, Dialect, Names], pl.LazyFra
     def scan(where: Location, dialect: Dialect, names: Names) -> pl.LazyFrame:
         import polars as pl
 
+        if dialect.header and isinstance(where, Path):
+            with open_bytes(where) as stream:
+                if streams.CR_ALONE.match(stream.read(streams.HEADER)):
+                    raise InputError(f"{where}: {streams.LINE_ENDS}")
+
         def renamed(found: list[str]) -> list[str]:
             if not dialect.header:
                 return [f"column_{i + 1}" for i in range(len(found))]
