@@ -187,7 +187,7 @@ def send(request: Sending) -> None:
                 step(number, len(files))
                 sent = client.send_share(path) if _is_share(path) else client.send(request.named(), path, period=when)
                 news = "sent" if sent["fresh"] else "was there already"
-                done.append(f"{path}: {news} ({when}, {sent['digest'][:12]}…)")
+                done.append(f"{path}: {news}" + (f" ({when})" if request.period else ""))
     finally:  # also where a later one was refused
         for line in done:
             typer.echo(inert(line))
