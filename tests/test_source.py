@@ -6,9 +6,12 @@ import bz2
 import gzip
 import io
 import json
+import re
 import shlex
 import sqlite3
+from codecs import BOM_UTF8
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import polars as pl
@@ -237,6 +240,27 @@ def test_lines_that_end_in_cr_alone_are_refused(rows, tmp_path):
                 assert message.startswith(f"{source.name}: lines must end in LF or CRLF, got CR alone")
 
 
+@pytest.mark.parametrize(
+    ("format", "content"),
+    [("lines", b"a\nb\na\n"), ("uniq", b"  2 a\n  1 b\n"), ("ndjson", b'{"x":"a"}\n{"x":"b"}\n{"x":"a"}\n'),
+     ("csv", b"x\na\nb\na\n"), ("freqcount", b"2 1\n1 1\n")],
+)  # fmt: skip
+@pytest.mark.parametrize("end", ["", ".gz"])
+def test_a_mark_before_the_first_line_is_no_part_of_it(format, content, end, tmp_path):
+    """Windows writes one: "a" of the first line was another item than "a" elsewhere."""
+    found = []
+    for marked in (content, BOM_UTF8 + content):
+        path = tmp_path / f"rows{end}"
+        path.write_bytes(gzip.compress(marked) if end else marked)
+        piped = open_source(["-"], format=format, stream=io.BytesIO(marked))
+        for source in (open_source([path], format=format), piped):
+            wanted = Wanted(columns=(source.kind.item or "x",), counts=source.kind.counts)
+            batches = [(list(batch.columns[0]), batch.counts) for batch in source.batches(wanted)]
+            found.append([(items, None if counts is None else counts.tolist()) for items, counts in batches])
+    assert found[0]
+    assert found == [found[0]] * 4
+
+
 def test_no_rows_are_rows_too(tmp_path):
     """Whether there is a row must not be told by an error; a file without its header names no columns, though."""
     (tmp_path / "none.csv").write_text("x,y\n")
@@ -315,6 +339,39 @@ def test_bad_queries(tmp_path):
     ):
         source = open_source([path], sql=sql)
         assert expected in fault(lambda: list(source.batches(X)))  # noqa: B023
+
+
+def test_no_error_shows_a_value(tmp_path):
+    """Readers, databases and queries quote the values that they stumble over, on terminals and into logs."""
+    (tmp_path / "rows.csv").write_text("x\nsecret-1\nsecret-2\n")
+    (tmp_path / "rows.csv.gz").write_text("secret\n1\n")
+    packed = bytearray(gzip.compress(b"x\nsecret-1\n"))
+    packed[-8] ^= 1  # another checksum
+    (tmp_path / "sum.csv.gz").write_bytes(packed)
+    with closing(sqlite3.connect(tmp_path / "rows.db")) as base, base:
+        base.execute("CREATE TABLE t (x TEXT)")
+        base.execute("INSERT INTO t VALUES (CAST(x'736563726574ff' AS TEXT))")  # "secret" and no UTF-8
+    for name, sql, expected in (
+        ("rows.csv", "SELECT CAST(x AS BIGINT) AS x FROM data", "conversion from `str` to `i64` failed in column 'x'"),
+        ("rows.csv", "SELECT x, (SELECT x FROM data) AS y FROM data", "a value cannot be read or converted"),
+        ("rows.db", None, "not readable as sqlite: a value cannot be read or converted"),
+        ("rows.db", "SELECT x FROM t", "a value cannot be read or converted"),
+        ("rows.csv.gz", None, "damaged or cut short"), ("sum.csv.gz", None, "damaged or cut short"),
+    ):  # fmt: skip
+        message = fault(lambda name=name, sql=sql: list(open_source([tmp_path / name], sql=sql).batches(X)))
+        assert expected in message, name
+        shown = message.replace(str(tmp_path), "")
+        assert not re.search(r"sec|0x|\b2\b|b'", shown), shown
+
+
+def test_a_number_that_json_does_not_have_is_named(tmp_path):
+    for content, expected in (
+        (b'{"x":1}\n{"x":NaN}\n', "row 2: not JSON (NaN or Infinity)"), (b'{"x":1e999}\n', "not readable as ndjson"),
+    ):  # fmt: skip
+        (tmp_path / "r.ndjson").write_bytes(content)
+        assert expected in fault(lambda: list(open_source([tmp_path / "r.ndjson"]).batches(X)))
+        stream = io.BytesIO(content)
+        assert expected in fault(lambda s=stream: list(open_source(["-"], format="ndjson", stream=s).batches(X)))
 
 
 def test_progress_totals(tmp_path):

@@ -8,6 +8,7 @@ columns are those the database declares, so they do not depend on what is in a r
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate, chain
@@ -130,7 +131,8 @@ def read_ndjson(wants: Wants) -> Iterator[pl.DataFrame]:
         except pl.exceptions.PolarsError:
             from .badrows import bad_json_row
 
-            raise InputError(bad_json_row(wants.label, block.splitlines(), done)) from None
+            found = bad_json_row(wants.label, block.splitlines(), done)
+            raise InputError(found or f"{wants.label}: not readable as ndjson") from None
         done += frame.height
         yield frame
 
@@ -185,7 +187,7 @@ def frequency_pairs(stream: BinaryIO, label: str) -> list[tuple[int, int]]:
     """Return the pairs of a frequency list; what is above 2⁶² is taken as that."""
     pairs = []
     for number, line in enumerate(stream, 1):
-        fields = line.decode("utf-8", "replace").split("#")[0].replace(",", " ").split()
+        fields = line.removeprefix(BOM_UTF8).decode("utf-8", "replace").split("#")[0].replace(",", " ").split()
         if not fields:
             continue
         try:
@@ -232,8 +234,8 @@ def _first_line(stream: BinaryIO) -> tuple[bytes, bytes]:
 
 
 def _whole_lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield blocks that end where a line ends."""
-    rest = b""
+    """Yield blocks that end where a line ends; the mark at the beginning of a text is no part of its first line."""
+    rest = stream.read(len(BOM_UTF8)).removeprefix(BOM_UTF8)
     while block := stream.read(BLOCK):
         end = block.rfind(b"\n") + 1
         if end:
