@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unnoise.errors import InputError
+from unnoise.reading import badrows, formats
 from unnoise.reading.source import FORMATS, Wanted, open_source
 from unnoise.sketches.inputs import Rows
 
@@ -362,6 +363,16 @@ def test_no_error_shows_a_value(tmp_path):
         assert expected in message, name
         shown = message.replace(str(tmp_path), "")
         assert not re.search(r"sec|0x|\b2\b|b'", shown), shown
+
+
+def test_a_file_that_may_not_be_read_is_called_so(tmp_path, monkeypatch):
+    def refused(_):
+        raise PermissionError(13, "Permission denied")
+
+    path = write(tmp_path, "csv")
+    for module in (formats, badrows):
+        monkeypatch.setattr(module, "open_bytes", refused)
+    assert fault(lambda: list(open_source([path]).batches(X))) == f"{path}: Permission denied"
 
 
 def test_a_number_that_json_does_not_have_is_named(tmp_path):

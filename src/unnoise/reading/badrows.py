@@ -58,7 +58,9 @@ def explain(source: Source, where: Location | None, error: BaseException, *, row
                 found = bad_json_row(str(where), lines, 0)
         elif kind.item == LINE:
             found = _bad_text(where)
-    except (EOFError, OSError, zlib.error):  # whose words may hold bytes or checksums of the data
+    except (EOFError, OSError, zlib.error) as problem:  # whose words may hold bytes or checksums of the data
+        if isinstance(problem, OSError) and problem.strerror:
+            return f"{where}: {problem.strerror}"
         return f"{where}: the compressed file is damaged or cut short, or not compressed at all; compress it again"
     if found:
         return found
