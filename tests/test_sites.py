@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import os
 import time
 import zlib
 from itertools import combinations, pairwise
@@ -538,6 +540,31 @@ def test_shares_on_the_command_line(files):
     assert "not against both servers together" in " ".join(done("inspect", "n.sketch").split())
     with pytest.raises(un.PrivacyError):
         total + un.Sketch.load(files / "n.sketch")
+
+
+def test_shares_are_written_both_or_neither(tmp_path, monkeypatch):
+    """A disk that takes the first share and not the second; what was there before stays, both of it."""
+    (tmp_path / "tv.csv").write_text("user\na\n")
+    run("share", "task", "-e", "1", "--epoch", "x", "--cells", "2^12", "-o", "n.task", cwd=tmp_path)
+    split = ["share", "split", "tv.csv", "-c", "user", "--task", "n.task", "--site", "tv", "-o", "out", "--force"]
+
+    def full(handle):
+        if os.fstat(handle).st_size > 2**14:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def found():
+        return {path.name: path.read_bytes() for path in tmp_path.iterdir() if "out" in path.name}
+
+    for first in (True, False):
+        if not first:
+            assert run(*split, cwd=tmp_path).returncode == 0
+            assert sorted(found()) == ["out.difference", "out.seed"]
+        before = found()
+        with monkeypatch.context() as patched:
+            patched.setattr("os.fsync", full)
+            refused = run(*split, cwd=tmp_path)
+        assert (refused.returncode, refused.stderr) == (2, "unnoise: out.difference: No space left on device\n")
+        assert found() == before
 
 
 def test_the_python_of_the_page_runs(tmp_path, monkeypatch):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -248,7 +248,7 @@ def share_split(request: Splitting) -> None:
 
     The ledger is told what all sums that the task allows will cost: later nobody asks the site.
     """
-    from ..guard import write_whole
+    from ..guard import replacing
     from ..protocols.shares import Site
     from ..reading.source import Wanted, open_source
     from ._output import check_output, saying, with_progress
@@ -277,8 +277,11 @@ def share_split(request: Splitting) -> None:
         for output in request.outputs:  # again: reading takes its time
             check_output(output, force=request.force)
         charge.write(None, force=request.force)
-        for output, share in zip(request.outputs, (shares.seed, shares.difference)):
-            write_whole(output, share)
+        with ExitStack() as both:  # or neither
+            for output, share in zip(request.outputs, (shares.seed, shares.difference)):
+                handle = both.enter_context(replacing(output))
+                with open(handle, "wb", closefd=False) as file:
+                    file.write(share)
 
 
 @share_app.command(
