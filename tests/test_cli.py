@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from unnoise.cli import main
+from unnoise.estimators.methods import METHODS
 from unnoise.reading.groups import GroupedSketch
 from unnoise.sketches.sketch import Sketch
 
@@ -92,6 +93,15 @@ def test_profile_of_declared_domains(shell, visits, tmp_path):
     assert "add --int" in shell.fails("profile", numbers, "-e", "1", "--domain", "10")
     assert "outside" in shell.fails("profile", numbers, "--int", "-e", "1", "--domain", "2", "--unknown", "error")
     shell("profile", numbers, "--int", "-e", "1", "--domain", "2")
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_every_method_that_help_names_answers(shell, visits, tmp_path, method):
+    path = tmp_path / "noisy.csv"
+    path.write_text("n\n" + "0\n1\n-1\n2\n0\n" * 20)
+    assert shell.json("estimate", path, "-e", "1", "--method", method)["method"] == method
+    asked = ["--domain", tmp_path / "urls.txt", "--method", method]
+    assert shell.json("profile", visits, "-c", "url", "-e", "2", *asked)["method"] == method
 
 
 def test_a_bound_of_counts_is_no_reason_for_a_sketch(shell, visits):

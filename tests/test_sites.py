@@ -326,6 +326,26 @@ def test_what_does_not_belong_together_is_named(tmp_path):
         un.union(sketches["berlin"], max_count=2)
 
 
+def test_sketches_that_share_a_noise_are_refused(tmp_path):
+    """A week and its Monday: 1,848 (1,447 to 2,959) in either, where there were 6,000."""
+    monday, tuesday = (un.Sketch.hashed(256, epsilon=1, item_types=["int"]) for _ in range(2))
+    for name, sketch in (("monday", monday), ("tuesday", tuesday)):
+        sketch.save(tmp_path / f"{name}.sketch")
+    week = un.Sketch.load(tmp_path / "monday.sketch")
+    week.merge(tuesday)
+    week.save(tmp_path / "week.sketch")
+    both = tmp_path / "monday.sketch", tmp_path / "week.sketch"
+    for ask in (un.union, un.overlap, un.retention, un.unique_reach):
+        for pair in (both, (week, monday)):
+            with pytest.raises(InputError, match=r"must not share a noise, got .* and .*: one is in the other"):
+                ask(*pair)
+    with pytest.raises(InputError, match="must not share a noise, got mon and all"):
+        un.consistent_table({"mon": both[0], "all": both[1]})
+    refused = run("table", "week.sketch", "monday.sketch", cwd=tmp_path)
+    assert (refused.returncode, "must not share a noise" in refused.stderr) == (2, True)
+    assert un.union(both[0], tmp_path / "tuesday.sketch").low <= 300, "the control"
+
+
 def test_sites_may_have_different_epsilons():
     rng = np.random.default_rng(12)
     sets = random_sets(2, 3000, 5000, rng)

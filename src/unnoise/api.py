@@ -167,7 +167,7 @@ def load(path: str | os.PathLike[str]) -> Sketch | GroupedSketch:
 
 def reconstruct(
     noisy: Any, *, epsilon: Exact | None = None, power: Exact | None = None, noise: DiscreteLaplace | None = None,
-    method: str = "auto", max_count: int | None = None, norm: float = 2, clipped: bool = False,
+    method: str = "auto", max_count: int | None = None, norm: float | None = None, clipped: bool = False,
 ) -> Profile:  # fmt: skip
     """Reconstruct the profile: for every t, the share of items with count exactly t.
 

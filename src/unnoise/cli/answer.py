@@ -71,7 +71,7 @@ def profile(request: Profiling) -> None:
     if request.method != "auto" or request.max_count is not None:  # refused before it costs ε
         from ..estimators.methods import check_max_count, check_method
 
-        check_method(request.method, 2)
+        check_method(request.method)
         check_max_count(request.max_count, least=0 if request.domain else 1)
     if not request.wants_sketch:
         show_profiles(*direct_profiles(request), request, asked)
