@@ -547,6 +547,10 @@ def test_shares_on_the_command_line(files):
         refused = run(*words.split(), cwd=files)
         assert refused.returncode == 2, words
         assert "exists already and may have cost ε; --force replaces it" in refused.stderr
+    refused = run("share", "receive", "A", "tv.seed", "tv.difference", "--task", "n.task", "--side", "seed", cwd=files)
+    assert refused.returncode == 2
+    assert refused.stdout.startswith("tv.seed: report ")
+    assert refused.stderr.startswith("unnoise: tv.difference: a share for the side 'difference' must not come")
     for words in ("share receive A tv.csv --task n.task --side seed", "share agree A tv.csv -o x.word"):
         refused = run(*words.split(), cwd=files)
         assert refused.returncode == 2, words

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ..errors import FormatError, InputError
+from ..errors import FormatError, InputError, PrivacyError, UnnoiseError
 from ..noise import exact_positive
 from ..text import inert_markup
 from . import _options as opt
@@ -301,7 +301,7 @@ def share_receive(
 
     with Server.create(folder, _task(task), side) as server:
         for file in files:
-            with _named(file):
+            with _named(file, (FormatError, PrivacyError)):
                 typer.echo(f"{file}: report {server.receive(file.read_bytes())}")
 
 
@@ -394,9 +394,9 @@ def _task(file: Path) -> Task:
 
 
 @contextmanager
-def _named(file: Path) -> Iterator[None]:
+def _named(file: Path, kinds: type[UnnoiseError] | tuple[type[UnnoiseError], ...] = FormatError) -> Iterator[None]:
     """Put the name of a file before what is wrong with it."""
     try:
         yield
-    except FormatError as error:
-        raise FormatError(f"{file}: {error}") from None
+    except kinds as error:
+        raise type(error)(f"{file}: {error}") from None
