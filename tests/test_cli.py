@@ -116,6 +116,17 @@ def test_a_bound_of_counts_is_no_reason_for_a_sketch(shell, visits):
         assert f"--max-count must be ≥ 1 and below 2^62, got {bound}" in said
 
 
+def test_the_data_are_no_domain_of_theirs(shell, visits, tmp_path):
+    """The number of items and their fingerprint stand in the file of a sketch."""
+    (tmp_path / "link.csv").symlink_to(visits)
+    (tmp_path / "copy.csv").write_bytes(visits.read_bytes())
+    for command in (["sketch", "-o", tmp_path / "x.sketch"], ["profile"]):
+        for name in ("visits.csv", "link.csv", "vis*.csv"):
+            said = shell.fails(*command, visits, "-c", "url", "-e", "1", "--domain", tmp_path / name)
+            assert f"--domain must be declared beforehand, got {tmp_path / name}, which is counted here" in said
+    shell("profile", visits, "-c", "url", "-e", "1", "--domain", tmp_path / "copy.csv")
+
+
 def test_sampled_domain(shell, tmp_path):
     (tmp_path / "n.csv").write_text("n\n" + "".join(f"{i}\n" for i in range(4000)))
     found = shell.json("profile", tmp_path / "n.csv", "--int", "-e", "10", "--domain", "4000", "--rate", "25%")

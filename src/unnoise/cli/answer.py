@@ -260,7 +260,7 @@ def sketch_data(
     # a stream tells its types only with its first rows; groups need them before, so that empty ones look the same
     late = source.stream is not None and source.kind.typed and request.groups is None
     types = None if late else source.item_types(wanted)
-    domain = None if request.domain is None else _domain(request.domain, request, wanted, typed=source.kind.typed)
+    domain = None if request.domain is None else _domain(request.domain, request, source, wanted)
     said = {name: text for name, text in (labels or {}).items() if text is not None}
     about = {**said, "column": [inert(column)[:LONGEST_NAME] for column in wanted.columns]}
     with saying("counting"), _answers_imported() if answers else nullcontext():
@@ -313,16 +313,22 @@ def _new_sketch(
     return Sketch.sampled(domain, rate=rate, hash_seed=request.seed, unknown=request.unknown, **common)
 
 
-def _domain(declared: str, request: Counting, wanted: Wanted, *, typed: bool) -> Any:
+def _domain(declared: str, request: Counting, data: Source, wanted: Wanted) -> Any:
     """Return the declared items as columns, or how many there are where they are the integers 0…N−1."""
     digits = declared.replace("_", "").replace(",", "")
     if digits.isdigit():
-        if not request.integers and not typed:
+        if not request.integers and not data.kind.typed:
             raise InputError(f"--domain {declared} means the integers below it: add --int to read integers")
         return int(digits)
     from ..reading.source import Wanted, open_source
 
     source = open_source([declared], header=not request.no_header)
+    for place in (place for place in source.places if isinstance(place, Path)):
+        if any(isinstance(other, Path) and place.samefile(other) for other in data.places):
+            raise InputError(
+                f"--domain must be declared beforehand, got {declared}, which is counted here: a domain taken from "
+                f"the data tells which items are in them"
+            )
     columns = (source.kind.item,) if source.kind.item else wanted.columns
     batches = list(source.batches(Wanted(columns=columns, integers=request.integers)))
     import polars as pl
