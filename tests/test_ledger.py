@@ -245,6 +245,34 @@ def test_a_limit_stops_a_command_before_it_reads(
     assert "must stay within" not in capsys.readouterr().err, "the control: another error, from the reader"
 
 
+def test_a_limit_may_be_the_first_line_of_a_ledger(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Data are named in place of the ledger that will stand beside them; they are no ledger themselves."""
+    before = data.read_bytes()
+    (data.parent / "none.csv").touch()
+    for path in (data, data.parent / "none.csv"):
+        assert run(monkeypatch, "ledger", path, "--limit", "1.5") == 0
+        assert read_ledger(data.parent / FILE)[-1].data == (str(path.resolve()),)
+    assert (data.read_bytes(), (data.parent / "none.csv").read_bytes()) == (before, b"")
+    asked = [data, "-c", "url", "-e", "1", "-o", data.parent / "a.sketch"]
+    assert [run(monkeypatch, "sketch", *asked) for _ in range(2)] == [0, 2]
+    assert "must stay within 1.5, got 1 spent and 1 more" in capsys.readouterr().err
+
+
+def test_a_link_to_the_data_leads_to_their_ledger(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Another ledger beside the link would know of no limit, and of nothing spent."""
+    (tmp_path / "else").mkdir()
+    link = tmp_path / "else" / "link.csv"
+    link.symlink_to(data)
+    assert run(monkeypatch, "ledger", data, "--limit", "1") == 0
+    asked = ["-c", "url", "-e", "1", "-o", tmp_path / "a.sketch"]
+    assert [run(monkeypatch, "sketch", link, *asked) for _ in range(2)] == [0, 2]
+    assert sums(read_ledger(data.parent / FILE)) == {(str(data.resolve()), "occurrence"): Fraction(1)}
+    assert run(monkeypatch, "ledger", link) == 0
+    assert [path.name for path in link.parent.iterdir()] == ["link.csv"]
+
+
 def test_a_failing_command_costs_nothing(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(monkeypatch, "sketch", data, "-c", "nothing", "-e", "1", "-o", data.parent / "a") == 2
     assert not (data.parent / FILE).exists()

@@ -233,7 +233,7 @@ def open_charge(request: Recorded, what: str, epsilon: Fraction, unit: str) -> C
         raise InputError("standard input needs a name in the ledger: give --dataset NAME")
     if where != "off" and (where or local):
         every = [str(place.resolve()) if isinstance(place, Path) else place for place in places]
-        book = Ledger(where or local[0].absolute().parent / FILE, names or every, request.limit)
+        book = Ledger(where or local[0].resolve().parent / FILE, names or every, request.limit)
     if book is not None:
         try:
             book.check(epsilon, unit)
