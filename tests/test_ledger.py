@@ -273,6 +273,25 @@ def test_a_link_to_the_data_leads_to_their_ledger(data: Path, monkeypatch: pytes
     assert [path.name for path in link.parent.iterdir()] == ["link.csv"]
 
 
+def test_data_of_several_folders_are_recorded_beside_each(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the folder of the first file alone, a limit beside the second would not have known."""
+    other = data.parent.parent / "other" / "visits.csv"
+    other.parent.mkdir()
+    other.write_bytes(data.read_bytes())
+    asked = ["-c", "url", "-e", "1"]
+    assert run(monkeypatch, "profile", data, other, *asked) == 0
+    spent = {(str(path.resolve()), "occurrence"): Fraction(1) for path in (data, other)}
+    assert [sums(read_ledger(path.parent / FILE)) for path in (data, other)] == [spent, spent]
+    assert run(monkeypatch, "ledger", other, "--limit", "1") == 0
+    capsys.readouterr()
+    for inputs in ((other,), (data, other)):
+        assert run(monkeypatch, "profile", *inputs, *asked) == 2
+        assert f"of {other.resolve()} must stay within 1, got 1 spent" in capsys.readouterr().err
+    assert run(monkeypatch, "profile", data, *asked) == 0
+
+
 def test_a_failing_command_costs_nothing(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(monkeypatch, "sketch", data, "-c", "nothing", "-e", "1", "-o", data.parent / "a") == 2
     assert not (data.parent / FILE).exists()

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["FILE", "Budget", "Entry", "Ledger", "is_ledger", "read_ledger", "sums", "total_budget"]
 
 FILE = "unnoise.ledger"
-"""Name of the ledger beside the data: in the folder of the first file."""
+"""Name of the ledger beside the data."""
 
 LONGEST = 1 << 26
 """Bytes of a ledger accepted: hundreds of thousands of releases."""

@@ -190,12 +190,13 @@ def _from_histogram(request: Answering, path: Path) -> Profile:
 
 @dataclass(frozen=True)
 class Charge:
-    """What a command is about to spend; ``ledger`` is None where nothing is recorded.
+    """What a command is about to spend.
 
+    ledgers : where it is recorded: one that was named, or one in every folder of the data; none for a stream
     asked : whether the user named the ledger, so that not recording is an error and not a remark
     """
 
-    ledger: Ledger | None
+    ledgers: tuple[Ledger, ...]
     what: str
     epsilon: Fraction
     unit: str
@@ -206,43 +207,41 @@ class Charge:
         from ._output import check_output, note
 
         check_output(output, force=force, folder=folder)
-        if self.ledger is None:
-            return
-        try:
-            self.ledger.write(self.what, self.epsilon, self.unit)
-        except OSError as error:
-            if self.asked:
-                raise
-            why = f"{os.fspath(self.ledger.path)}: {error.strerror}"
-            note(f"unnoise: not recorded in a ledger ({why}); --ledger names another place, or off", always=True)
+        for ledger in self.ledgers:
+            try:
+                ledger.write(self.what, self.epsilon, self.unit)
+            except OSError as error:
+                if self.asked:
+                    raise
+                why = f"{os.fspath(ledger.path)}: {error.strerror}"
+                note(f"unnoise: not recorded in a ledger ({why}); --ledger names another place, or off", always=True)
 
 
 def open_charge(request: Recorded, what: str, epsilon: Fraction, unit: str) -> Charge:
     """Return what the request is about to spend, after a look at the limit and before any look at the data.
 
-    The ledger is the one named, or the one beside the data; there is none for a stream without a name.
+    The ledger is the one named, or one in every folder of the data; there is none for a stream without a name.
     """
     from ..ledger import FILE, Ledger
     from ..reading.formats import expand
 
-    book = None
     where, names = request.ledger or os.environ.get(SWITCH) or "", request.dataset or ""
     places = [] if "-" in request.inputs or where == "off" else [p for name in request.inputs for p in expand(name)]
-    local = [place for place in places if isinstance(place, Path)]
     if "-" in request.inputs and where not in ("", "off") and not names:
         raise InputError("standard input needs a name in the ledger: give --dataset NAME")
-    if where != "off" and (where or local):
-        every = [str(place.resolve()) if isinstance(place, Path) else place for place in places]
-        book = Ledger(where or local[0].resolve().parent / FILE, names or every, request.limit)
-    if book is not None:
+    data = names or [str(place.resolve()) if isinstance(place, Path) else place for place in places]
+    folders = dict.fromkeys(place.resolve().parent for place in places if isinstance(place, Path))
+    paths = [where] if where not in ("", "off") else [folder / FILE for folder in folders]
+    books = tuple(Ledger(path, data, request.limit) for path in paths)
+    for book in books:
         try:
             book.check(epsilon, unit)
         except PermissionError:
             if request.ledger is not None or request.limit is not None:
                 raise
-    elif request.limit is not None:
+    if not books and request.limit is not None:
         raise InputError("--limit needs a ledger: give --ledger FILE, and --dataset NAME for standard input")
-    return Charge(book, what, epsilon, unit, asked=bool(where) or request.limit is not None)
+    return Charge(books, what, epsilon, unit, asked=bool(where) or request.limit is not None)
 
 
 # ── data that are counted, files that are opened ─────────────────────────────────────────────────────────────────────
