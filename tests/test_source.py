@@ -369,7 +369,8 @@ def test_a_file_that_may_not_be_read_is_called_so(tmp_path, monkeypatch):
     def refused(_):
         raise PermissionError(13, "Permission denied")
 
-    path = write(tmp_path, "csv")
+    write(tmp_path, "csv", packed=True)
+    path = tmp_path / "rows.csv.gz"
     for module in (formats, badrows):
         monkeypatch.setattr(module, "open_bytes", refused)
     assert fault(lambda: list(open_source([path]).batches(X))) == f"{path}: Permission denied"

@@ -70,7 +70,7 @@ def reconstruct(
     ('isotonic', 8)
     """
     row = check_method(method, norm)
-    chosen = row.norm if norm is None else norm
+    chosen = norm if norm is not None else row.norm if row.norms else 2
     if isinstance(noisy, NoisyCurve):
         return _from_curve(noisy, method, max_count, clipped)
     profile = _as_noisy_profile(noisy, epsilon, power, noise)

@@ -218,8 +218,10 @@ class Source:
                 result = kind.query(Path(str(where)), self.sql)
                 require_columns(label, names, list(result.types))
                 found = result.frames(names, chunk)
-            elif kind is not QUERY and (where is None or kind.scan is None or self._is_for_streams(where)):
+            elif kind is not QUERY and (where is None or kind.scan is None or compression_of(where) == "bz2"):
                 found = self._stream(where, wanted)  # bytes: what polars cannot scan
+            elif kind.lines and isinstance(where, Path) and _begins(where).startswith(BOM_UTF8):
+                found = self._stream(where, wanted)  # to polars the mark is part of the first line
             elif self.headless and isinstance(where, Path) and not _begins(where).strip():
                 return  # nothing to read, and no mistake
             else:
@@ -231,12 +233,6 @@ class Source:
         with _readable(self, where, rows=True):
             for frame in found:
                 yield from frame.iter_slices(chunk) if frame.height > chunk else (frame,)
-
-    def _is_for_streams(self, where: Location) -> bool:
-        """Whether polars does not read a file as it should: packed by bzip2, or lines with a mark before the first."""
-        if isinstance(where, str) or self.kind.typed or self.kind.delimiter:
-            return compression_of(where) == "bz2"
-        return compression_of(where) == "bz2" or _begins(where).startswith(BOM_UTF8)
 
     def _stream(self, where: Location | None, wanted: Wanted) -> Iterator[pl.DataFrame]:
         kind, label = self.kind, str(where or self.name)
