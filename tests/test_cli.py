@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from unnoise.cli import main
+from unnoise.estimators.methods import METHODS
 from unnoise.reading.groups import GroupedSketch
 from unnoise.sketches.sketch import Sketch
 
@@ -92,6 +93,38 @@ def test_profile_of_declared_domains(shell, visits, tmp_path):
     assert "add --int" in shell.fails("profile", numbers, "-e", "1", "--domain", "10")
     assert "outside" in shell.fails("profile", numbers, "--int", "-e", "1", "--domain", "2", "--unknown", "error")
     shell("profile", numbers, "--int", "-e", "1", "--domain", "2")
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_every_method_that_help_names_answers(shell, visits, tmp_path, method):
+    path = tmp_path / "noisy.csv"
+    path.write_text("n\n" + "0\n1\n-1\n2\n0\n" * 20)
+    assert shell.json("estimate", path, "-e", "1", "--method", method)["method"] == method
+    asked = ["--domain", tmp_path / "urls.txt", "--method", method]
+    assert shell.json("profile", visits, "-c", "url", "-e", "2", *asked)["method"] == method
+
+
+def test_a_bound_of_counts_is_no_reason_for_a_sketch(shell, visits):
+    # ε = 40: one of some 40,000 numbers has noise with probability 40,000·2·e^(−40) = 4e-13
+    found = shell.json("profile", visits, "-c", "url", "-e", "40", "--max-count", 5)
+    assert found["kind"] == "direct"
+    assert dict(zip(found["entries"]["count"], found["entries"]["items"])) == {1: 100, 2: 50, 5: 50}
+    found = shell.json("profile", visits, "-c", "url", "-e", "40", "--max-count", 2)
+    assert found["answers"]["total"]["value"] == 300, "larger counts are taken as the bound"
+    for bound in (0, -1, 10**20):
+        said = shell.fails("profile", visits, "-c", "url", "-e", "40", "--max-count", bound)
+        assert f"--max-count must be ≥ 1 and below 2^62, got {bound}" in said
+
+
+def test_the_data_are_no_domain_of_theirs(shell, visits, tmp_path):
+    """The number of items and their fingerprint stand in the file of a sketch."""
+    (tmp_path / "link.csv").symlink_to(visits)
+    (tmp_path / "copy.csv").write_bytes(visits.read_bytes())
+    for command in (["sketch", "-o", tmp_path / "x.sketch"], ["profile"]):
+        for name in ("visits.csv", "link.csv", "vis*.csv"):
+            said = shell.fails(*command, visits, "-c", "url", "-e", "1", "--domain", tmp_path / name)
+            assert f"--domain must be declared beforehand, got {tmp_path / name}, which is counted here" in said
+    shell("profile", visits, "-c", "url", "-e", "1", "--domain", tmp_path / "copy.csv")
 
 
 def test_sampled_domain(shell, tmp_path):

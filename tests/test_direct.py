@@ -897,8 +897,9 @@ def test_a_bound_known_beforehand_shortens_the_grid() -> None:
     assert p.at_least(4).value == pytest.approx(160, abs=12)  # those with 5 are taken as 4
     assert p.at_least(5).high == 0
     assert 160 in p.at_least(4)
-    with pytest.raises(InputError, match="max_count must be"):
-        un.direct(items, epsilon=1, max_count=0)
+    for bound in (0, 2**62, 2**64):
+        with pytest.raises(InputError, match="max_count must be ≥ 1 and below 2"):
+            un.direct(items, epsilon=1, max_count=bound)
 
 
 # ---------------------------------------------------------------- the default of un.profile

@@ -213,6 +213,22 @@ def test_commands_record_beside_the_data(
     assert "in all ε = 3 for one person" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("limit", "unit"), [([], "occurrence"), (["--max-contributions", "3"], "person")])
+def test_shares_are_recorded_with_all_the_sums_that_they_may_be_in(
+    limit: list[str], unit: str, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = data.parent / "n.task"
+    made = ["-e", "1/2", "--epoch", "x", "--cells", "64", "--sums", "3", *limit, "-o", task]
+    assert run(monkeypatch, "share", "task", *made) == 0
+    split = ["share", "split", data, "-c", "url", "--task", task, "--site", "tv", "-o", data.parent / "tv"]
+    assert run(monkeypatch, *split, "--limit", "1.4") == 2
+    assert "must stay within 1.4, got 0 spent and 1.5 more" in capsys.readouterr().err
+    assert not (data.parent / "tv.seed").exists()
+    assert run(monkeypatch, *split) == 0
+    assert sums(read_ledger(data.parent / FILE)) == {(str(data.resolve()), unit): Fraction(3, 2)}
+    assert [entry.what for entry in read_ledger(data.parent / FILE)] == ["shares"]
+
+
 def test_a_limit_stops_a_command_before_it_reads(
     data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -227,6 +243,53 @@ def test_a_limit_stops_a_command_before_it_reads(
     assert "must stay within 1" in capsys.readouterr().err
     assert run(monkeypatch, "sketch", *asked, "--ledger", "off") == 2
     assert "must stay within" not in capsys.readouterr().err, "the control: another error, from the reader"
+
+
+def test_a_limit_may_be_the_first_line_of_a_ledger(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Data are named in place of the ledger that will stand beside them; they are no ledger themselves."""
+    before = data.read_bytes()
+    (data.parent / "none.csv").touch()
+    for path in (data, data.parent / "none.csv"):
+        assert run(monkeypatch, "ledger", path, "--limit", "1.5") == 0
+        assert read_ledger(data.parent / FILE)[-1].data == (str(path.resolve()),)
+    assert (data.read_bytes(), (data.parent / "none.csv").read_bytes()) == (before, b"")
+    asked = [data, "-c", "url", "-e", "1", "-o", data.parent / "a.sketch"]
+    assert [run(monkeypatch, "sketch", *asked) for _ in range(2)] == [0, 2]
+    assert "must stay within 1.5, got 1 spent and 1 more" in capsys.readouterr().err
+
+
+def test_a_link_to_the_data_leads_to_their_ledger(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Another ledger beside the link would know of no limit, and of nothing spent."""
+    (tmp_path / "else").mkdir()
+    link = tmp_path / "else" / "link.csv"
+    link.symlink_to(data)
+    assert run(monkeypatch, "ledger", data, "--limit", "1") == 0
+    asked = ["-c", "url", "-e", "1", "-o", tmp_path / "a.sketch"]
+    assert [run(monkeypatch, "sketch", link, *asked) for _ in range(2)] == [0, 2]
+    assert sums(read_ledger(data.parent / FILE)) == {(str(data.resolve()), "occurrence"): Fraction(1)}
+    assert run(monkeypatch, "ledger", link) == 0
+    assert [path.name for path in link.parent.iterdir()] == ["link.csv"]
+
+
+def test_data_of_several_folders_are_recorded_beside_each(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the folder of the first file alone, a limit beside the second would not have known."""
+    other = data.parent.parent / "other" / "visits.csv"
+    other.parent.mkdir()
+    other.write_bytes(data.read_bytes())
+    asked = ["-c", "url", "-e", "1"]
+    assert run(monkeypatch, "profile", data, other, *asked) == 0
+    spent = {(str(path.resolve()), "occurrence"): Fraction(1) for path in (data, other)}
+    assert [sums(read_ledger(path.parent / FILE)) for path in (data, other)] == [spent, spent]
+    assert run(monkeypatch, "ledger", other, "--limit", "1") == 0
+    capsys.readouterr()
+    for inputs in ((other,), (data, other)):
+        assert run(monkeypatch, "profile", *inputs, *asked) == 2
+        assert f"of {other.resolve()} must stay within 1, got 1 spent" in capsys.readouterr().err
+    assert run(monkeypatch, "profile", data, *asked) == 0
 
 
 def test_a_failing_command_costs_nothing(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from matplotlib import pyplot  # noqa: E402
 from drawing_tools import noisy_profile  # noqa: E402
 from unnoise.answers.plots import ZERO_AT, bins  # noqa: E402
 from unnoise.answers.reconstruct import reconstruct  # noqa: E402
+from unnoise.api import direct  # noqa: E402
 from unnoise.errors import InputError  # noqa: E402
 from unnoise.noise import DiscreteLaplace  # noqa: E402
 
@@ -65,5 +66,13 @@ def test_a_bad_truth_is_refused(drawn):
 def test_extremes_can_be_drawn():
     for noisy in ([0, 0, -1], [10**9, 3, 1], [5]):
         ax = reconstruct(noisy, epsilon=1, method="isotonic").plot()
+        ax.figure.canvas.draw()
+        pyplot.close(ax.figure)
+
+
+def test_no_rows_can_be_drawn():
+    """At ε = 400 no noise says that there might be one."""
+    for options in ({}, {"person": True}):
+        ax = direct([], epsilon=400, **options).plot()
         ax.figure.canvas.draw()
         pyplot.close(ax.figure)

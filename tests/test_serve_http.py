@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,12 +15,14 @@ import numpy as np
 import pytest
 
 import unnoise as un
-from serve_tools import CELLS, Server, made_report, postgres, running
+from command_tools import run_in
+from serve_tools import CELLS, Server, free_port, made_report, postgres, running
 from unnoise.errors import InputError, UnnoiseError
 from unnoise.serve.app import _routes
 from unnoise.serve.client import Client, RefusedError
 from unnoise.serve.openapi import document
 from unnoise.serve.run import _require_cover
+from unnoise.serve.tasks import Task
 
 TASK = {"epsilon": "1", "cells": CELLS, "item_types": ["int"], "every": "day", "noun": "user"}
 DAY = "2026-11-16"
@@ -148,6 +151,67 @@ def test_a_report_is_taken_once(server, tmp_path):
             client.send("reach", made_report(tmp_path / "b.sketch"), period=DAY)
     with site(server, "roma") as client, pytest.raises(RefusedError, match="sent before"):
         client.send("reach", path, period="2026-11-17")
+
+
+def test_of_several_files_the_refused_one_is_named_and_the_sent_ones_are_told(server, tmp_path):
+    with server.client() as admin:
+        (tmp_path / "token").write_text(admin.make_token("site", "graz"))
+    first, second = (made_report(tmp_path / f"{name}.sketch", seed=seed) for seed, name in enumerate(("a", "b")))
+    talk = ["--task", "reach", "--period", DAY, "--to", server.address, "--token-file", "token"]
+    done = run_in(tmp_path, "send", first.name, second.name, "--period", DAY, *talk)
+    assert done.returncode == 2
+    assert done.stdout == f"a.sketch: sent ({DAY})\n"
+    assert done.stderr.startswith(f"unnoise: b.sketch: {server.address} refused (409): ")
+    done = run_in(tmp_path, "send", first.name, *talk)
+    assert (done.returncode, done.stdout) == (0, f"a.sketch: was there already ({DAY})\n")
+
+
+def test_what_is_no_sketch_does_not_leave(tmp_path):
+    """Rows sent by mistake would have left, whatever the collector says to them."""
+    asked: list[httpx.Request] = []
+    transport = httpx.MockTransport(lambda request: (asked.append(request), httpx.Response(200, json={}))[1])
+    (tmp_path / "visits.csv").write_text("user\n" + "1\n" * 1000)
+    with Client("http://127.0.0.1:1", "un_x", transport=transport) as client:
+        with pytest.raises(UnnoiseError, match=r"visits\.csv"):
+            client.send("reach", tmp_path / "visits.csv")
+        for content in (b"UNSH", b"UNSH\1\2" + bytes(100)):
+            (tmp_path / "torn.seed").write_bytes(content)
+            with pytest.raises(UnnoiseError, match=r"torn\.seed must"):
+                client.send_share(tmp_path / "torn.seed")
+    assert asked == []
+
+
+def test_a_server_that_cannot_be_is_refused_in_one_line(tmp_path):
+    (tmp_path / "text").write_text("no certificate")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        for options, expected in (
+            ([], f"must be free to listen on, got 127.0.0.1:{port}: Address already in use"),
+            (["--host", "nowhere.invalid", "--behind-proxy"], "must be free to listen on, got nowhere.invalid:"),
+            (["--certificate", "no", "--key", "text"], "a certificate and its key, got no and text: No such file"),
+            (["--certificate", "text", "--key", "text"], "a certificate and its key, got text and text: "),
+        ):
+            refused = run_in(tmp_path, "serve", "--data", "data", "--port", port, *options)
+            assert (refused.returncode, refused.stdout) == (2, ""), options
+            assert expected in refused.stderr
+    assert not (tmp_path / "data").exists()
+    for database, expected in (
+        ("mysql://a:secret@b/c", "must begin with postgresql://"),
+        ("postgresql://a:secret@127.0.0.1:1/b", "the database must be reachable: "),
+    ):
+        refused = run_in(tmp_path, "serve", "--data", "data", "--port", free_port(), "--database", database)
+        assert refused.returncode == 2
+        assert expected in refused.stderr
+        assert "secret" not in refused.stderr
+        assert refused.stderr.count("\n") == 1
+
+
+def test_nouns_have_the_plural_of_reports():
+    known = {"user": "users", "company": "companies", "mouse/mice": "mice", "": "items", "/": "items", "a/": "as"}
+    for noun, nouns in known.items():
+        assert Task.from_dict({"id": "a", "epsilon": "1", "noun": noun}).nouns == nouns
 
 
 def test_the_same_noise_never_comes_twice(server, tmp_path):

@@ -11,6 +11,7 @@ import pytest
 
 from serve_tools import CELLS, running
 from unnoise import Sketch
+from unnoise.errors import InputError
 from unnoise.protocols.shares import Site
 from unnoise.serve.client import RefusedError
 from unnoise.serve.tasks import Task
@@ -107,6 +108,25 @@ def test_a_share_names_the_site_that_sends_it(three, tmp_path):
         assert honest.send_share(tmp_path / "share")["fresh"]
         with pytest.raises(RefusedError, match="403"):
             honest.raw("GET", f"/shares/{task.for_servers('once').id}/offer")
+
+
+def test_no_server_is_sent_both_shares(three, tmp_path):
+    """A server that sees both has the cells, though it refuses one of them."""
+    seed, difference, collector = three
+    with collector.client() as admin:
+        task = made(admin, "sides").for_servers("once")
+    shares = Site(task, "berlin").split()
+    (tmp_path / "a.seed").write_bytes(shares.seed)
+    (tmp_path / "a.difference").write_bytes(shares.difference)
+    for server, mine, other in ((seed, "seed", "difference"), (difference, "difference", "seed")):
+        with server.client(server.sites["berlin"]) as client:
+            methods: list[str] = []
+            client._http.event_hooks = {"request": [lambda request, seen=methods: seen.append(request.method)]}
+            with pytest.raises(InputError, match=rf"a\.{other}: a share must go to the server of its side, {other}"):
+                client.send_share(tmp_path / f"a.{other}")
+            assert methods == ["GET"], "it has not left"
+            assert client.send_share(tmp_path / f"a.{mine}")["fresh"]
+            assert methods == ["GET", "GET", "POST"], "the control"
 
 
 def test_a_killed_server_gives_the_same_sum(three, tmp_path):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import os
 import time
 import zlib
 from itertools import combinations, pairwise
@@ -324,6 +326,26 @@ def test_what_does_not_belong_together_is_named(tmp_path):
         un.union(sketches["berlin"], max_count=2)
 
 
+def test_sketches_that_share_a_noise_are_refused(tmp_path):
+    """A week and its Monday: 1,848 (1,447 to 2,959) in either, where there were 6,000."""
+    monday, tuesday = (un.Sketch.hashed(256, epsilon=1, item_types=["int"]) for _ in range(2))
+    for name, sketch in (("monday", monday), ("tuesday", tuesday)):
+        sketch.save(tmp_path / f"{name}.sketch")
+    week = un.Sketch.load(tmp_path / "monday.sketch")
+    week.merge(tuesday)
+    week.save(tmp_path / "week.sketch")
+    both = tmp_path / "monday.sketch", tmp_path / "week.sketch"
+    for ask in (un.union, un.overlap, un.retention, un.unique_reach):
+        for pair in (both, (week, monday)):
+            with pytest.raises(InputError, match=r"must not share a noise, got .* and .*: one is in the other"):
+                ask(*pair)
+    with pytest.raises(InputError, match="must not share a noise, got mon and all"):
+        un.consistent_table({"mon": both[0], "all": both[1]})
+    refused = run("table", "week.sketch", "monday.sketch", cwd=tmp_path)
+    assert (refused.returncode, "must not share a noise" in refused.stderr) == (2, True)
+    assert un.union(both[0], tmp_path / "tuesday.sketch").low <= 300, "the control"
+
+
 def test_sites_may_have_different_epsilons():
     rng = np.random.default_rng(12)
     sets = random_sets(2, 3000, 5000, rng)
@@ -525,6 +547,10 @@ def test_shares_on_the_command_line(files):
         refused = run(*words.split(), cwd=files)
         assert refused.returncode == 2, words
         assert "exists already and may have cost ε; --force replaces it" in refused.stderr
+    refused = run("share", "receive", "A", "tv.seed", "tv.difference", "--task", "n.task", "--side", "seed", cwd=files)
+    assert refused.returncode == 2
+    assert refused.stdout.startswith("tv.seed: report ")
+    assert refused.stderr.startswith("unnoise: tv.difference: a share for the side 'difference' must not come")
     for words in ("share receive A tv.csv --task n.task --side seed", "share agree A tv.csv -o x.word"):
         refused = run(*words.split(), cwd=files)
         assert refused.returncode == 2, words
@@ -538,6 +564,31 @@ def test_shares_on_the_command_line(files):
     assert "not against both servers together" in " ".join(done("inspect", "n.sketch").split())
     with pytest.raises(un.PrivacyError):
         total + un.Sketch.load(files / "n.sketch")
+
+
+def test_shares_are_written_both_or_neither(tmp_path, monkeypatch):
+    """A disk that takes the first share and not the second; what was there before stays, both of it."""
+    (tmp_path / "tv.csv").write_text("user\na\n")
+    run("share", "task", "-e", "1", "--epoch", "x", "--cells", "2^12", "-o", "n.task", cwd=tmp_path)
+    split = ["share", "split", "tv.csv", "-c", "user", "--task", "n.task", "--site", "tv", "-o", "out", "--force"]
+
+    def full(handle):
+        if os.fstat(handle).st_size > 2**14:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def found():
+        return {path.name: path.read_bytes() for path in tmp_path.iterdir() if "out" in path.name}
+
+    for first in (True, False):
+        if not first:
+            assert run(*split, cwd=tmp_path).returncode == 0
+            assert sorted(found()) == ["out.difference", "out.seed"]
+        before = found()
+        with monkeypatch.context() as patched:
+            patched.setattr("os.fsync", full)
+            refused = run(*split, cwd=tmp_path)
+        assert (refused.returncode, refused.stderr) == (2, "unnoise: out.difference: No space left on device\n")
+        assert found() == before
 
 
 def test_the_python_of_the_page_runs(tmp_path, monkeypatch):

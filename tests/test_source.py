@@ -6,9 +6,12 @@ import bz2
 import gzip
 import io
 import json
+import re
 import shlex
 import sqlite3
+from codecs import BOM_UTF8
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import polars as pl
@@ -18,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unnoise.errors import InputError
+from unnoise.reading import badrows, formats
 from unnoise.reading.source import FORMATS, Wanted, open_source
 from unnoise.sketches.inputs import Rows
 
@@ -223,6 +227,41 @@ def test_bad_csv_on_standard_input(content):
     assert "standard input" in fault(lambda: list(open_source(["-"], stream=io.BytesIO(content)).batches(X)))
 
 
+@pytest.mark.parametrize("rows", [b"", b"a,1\r", b"a,1\rb,2\r" * 40_000], ids=["none", "one", "many"])
+def test_lines_that_end_in_cr_alone_are_refused(rows, tmp_path):
+    """Readers take all of them for the header: nothing was counted, and an error would have shown the rows."""
+    path = tmp_path / "mac.csv"
+    for content, is_fine in ((b"x,y\r" + rows, False), (b"x,y\r\n" + rows.replace(b"\r", b"\r\n"), True)):
+        path.write_bytes(content)
+        for source in (open_source([path]), open_source(["-"], stream=io.BytesIO(content))):
+            if is_fine:
+                assert len(items(source.batches(X))) == rows.count(b"\r")
+            else:
+                message = fault(lambda source=source: list(source.batches(X)))
+                assert message.startswith(f"{source.name}: lines must end in LF or CRLF, got CR alone")
+
+
+@pytest.mark.parametrize(
+    ("format", "content"),
+    [("lines", b"a\nb\na\n"), ("uniq", b"  2 a\n  1 b\n"), ("ndjson", b'{"x":"a"}\n{"x":"b"}\n{"x":"a"}\n'),
+     ("csv", b"x\na\nb\na\n"), ("freqcount", b"2 1\n1 1\n")],
+)  # fmt: skip
+@pytest.mark.parametrize("end", ["", ".gz"])
+def test_a_mark_before_the_first_line_is_no_part_of_it(format, content, end, tmp_path):
+    """Windows writes one: "a" of the first line was another item than "a" elsewhere."""
+    found = []
+    for marked in (content, BOM_UTF8 + content):
+        path = tmp_path / f"rows{end}"
+        path.write_bytes(gzip.compress(marked) if end else marked)
+        piped = open_source(["-"], format=format, stream=io.BytesIO(marked))
+        for source in (open_source([path], format=format), piped):
+            wanted = Wanted(columns=(source.kind.item or "x",), counts=source.kind.counts)
+            batches = [(list(batch.columns[0]), batch.counts) for batch in source.batches(wanted)]
+            found.append([(items, None if counts is None else counts.tolist()) for items, counts in batches])
+    assert found[0]
+    assert found == [found[0]] * 4
+
+
 def test_no_rows_are_rows_too(tmp_path):
     """Whether there is a row must not be told by an error; a file without its header names no columns, though."""
     (tmp_path / "none.csv").write_text("x,y\n")
@@ -301,6 +340,50 @@ def test_bad_queries(tmp_path):
     ):
         source = open_source([path], sql=sql)
         assert expected in fault(lambda: list(source.batches(X)))  # noqa: B023
+
+
+def test_no_error_shows_a_value(tmp_path):
+    """Readers, databases and queries quote the values that they stumble over, on terminals and into logs."""
+    (tmp_path / "rows.csv").write_text("x\nsecret-1\nsecret-2\n")
+    (tmp_path / "rows.csv.gz").write_text("secret\n1\n")
+    packed = bytearray(gzip.compress(b"x\nsecret-1\n"))
+    packed[-8] ^= 1  # another checksum
+    (tmp_path / "sum.csv.gz").write_bytes(packed)
+    with closing(sqlite3.connect(tmp_path / "rows.db")) as base, base:
+        base.execute("CREATE TABLE t (x TEXT)")
+        base.execute("INSERT INTO t VALUES (CAST(x'736563726574ff' AS TEXT))")  # "secret" and no UTF-8
+    for name, sql, expected in (
+        ("rows.csv", "SELECT CAST(x AS BIGINT) AS x FROM data", "conversion from `str` to `i64` failed in column 'x'"),
+        ("rows.csv", "SELECT x, (SELECT x FROM data) AS y FROM data", "a value cannot be read or converted"),
+        ("rows.db", None, "not readable as sqlite: a value cannot be read or converted"),
+        ("rows.db", "SELECT x FROM t", "a value cannot be read or converted"),
+        ("rows.csv.gz", None, "damaged or cut short"), ("sum.csv.gz", None, "damaged or cut short"),
+    ):  # fmt: skip
+        message = fault(lambda name=name, sql=sql: list(open_source([tmp_path / name], sql=sql).batches(X)))
+        assert expected in message, name
+        shown = message.replace(str(tmp_path), "")
+        assert not re.search(r"sec|0x|\b2\b|b'", shown), shown
+
+
+def test_a_file_that_may_not_be_read_is_called_so(tmp_path, monkeypatch):
+    def refused(_):
+        raise PermissionError(13, "Permission denied")
+
+    write(tmp_path, "csv", packed=True)
+    path = tmp_path / "rows.csv.gz"
+    for module in (formats, badrows):
+        monkeypatch.setattr(module, "open_bytes", refused)
+    assert fault(lambda: list(open_source([path]).batches(X))) == f"{path}: Permission denied"
+
+
+def test_a_number_that_json_does_not_have_is_named(tmp_path):
+    for content, expected in (
+        (b'{"x":1}\n{"x":NaN}\n', "row 2: not JSON (NaN or Infinity)"), (b'{"x":1e999}\n', "not readable as ndjson"),
+    ):  # fmt: skip
+        (tmp_path / "r.ndjson").write_bytes(content)
+        assert expected in fault(lambda: list(open_source([tmp_path / "r.ndjson"]).batches(X)))
+        stream = io.BytesIO(content)
+        assert expected in fault(lambda s=stream: list(open_source(["-"], format="ndjson", stream=s).batches(X)))
 
 
 def test_progress_totals(tmp_path):

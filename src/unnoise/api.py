@@ -8,8 +8,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from .answers.reconstruct import reconstruct as from_noisy
-from .checks import check_choice, check_integer
+from .checks import check_choice
 from .errors import InputError
+from .estimators.methods import check_max_count
 from .noise import DiscreteLaplace, Exact, exact_positive
 from .sketches.sketch import Sketch
 
@@ -132,7 +133,7 @@ def direct(
     unit = "occurrence" if person is None and max_contributions is None else "person"
     if ledger is not None:
         ledger.check(epsilon, unit)
-    top = None if max_count is None else check_integer("max_count", max_count, 1)
+    top = check_max_count(max_count, least=1)
     if (by is None) != (groups is None):
         raise InputError("by and groups go together: the groups are declared, not taken from the data")
     exact_positive("epsilon", epsilon)
@@ -166,7 +167,7 @@ def load(path: str | os.PathLike[str]) -> Sketch | GroupedSketch:
 
 def reconstruct(
     noisy: Any, *, epsilon: Exact | None = None, power: Exact | None = None, noise: DiscreteLaplace | None = None,
-    method: str = "auto", max_count: int | None = None, norm: float = 2, clipped: bool = False,
+    method: str = "auto", max_count: int | None = None, norm: float | None = None, clipped: bool = False,
 ) -> Profile:  # fmt: skip
     """Reconstruct the profile: for every t, the share of items with count exactly t.
 

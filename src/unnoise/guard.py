@@ -24,6 +24,7 @@ step, and work that must not be torn apart is done by another thread (:func:`apa
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import threading
@@ -251,6 +252,9 @@ def _require_replaceable(target: Path) -> None:
         raise OSError(f"{target} must be a file, got a folder, pipe or device")
 
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[int]:
     """Yield the descriptor of a new file, which replaces the one at ``path`` when the block ends well."""
@@ -265,7 +269,9 @@ def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[int]:
         finally:
             os.close(handle)
         os.replace(temporary, target)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError) and error.errno in NO_ROOM and error.filename is None:
+            error.filename = os.fspath(target)  # of a write, which names no file
         with suppress(FileNotFoundError):
             temporary.unlink()
         raise

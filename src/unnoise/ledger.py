@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 __all__ = ["FILE", "Budget", "Entry", "Ledger", "is_ledger", "read_ledger", "sums", "total_budget"]
 
 FILE = "unnoise.ledger"
-"""Name of the ledger beside the data: in the folder of the first file."""
+"""Name of the ledger beside the data."""
 
 LONGEST = 1 << 26
 """Bytes of a ledger accepted: hundreds of thousands of releases."""
 
-RELEASES = ("profile", "sketch", "release", "direct", "spark")
+RELEASES = ("profile", "sketch", "release", "direct", "spark", "shares")
 BEGIN = b'{"at": "'
 """How every line begins."""
 

@@ -78,8 +78,8 @@ def _once(max_count: int | None) -> bool:
 
 
 def _gathered(sketches: Sequence[Any], max_count: int | None, *, add: bool = True) -> answers.Gathered:
-    opened = ((_name_of(sketch, i), _released(sketch)) for i, sketch in enumerate(sketches, 1))
-    return answers.Gathered.read(opened, once=_once(max_count), add=add)
+    named = ((_name_of(sketch, i), sketch) for i, sketch in enumerate(sketches, 1))
+    return answers.Gathered.read(_opened(named), once=_once(max_count), add=add)
 
 
 def _name_of(sketch: Any, number: int) -> str:
@@ -89,11 +89,27 @@ def _name_of(sketch: Any, number: int) -> str:
     return f"sketch {number}" + (f" ({', '.join(site)})" if site else "")
 
 
+def _opened(named: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, NoisyCounts]]:
+    """Yield what sketches released, by name, one after the other; refuse two that share a noise.
+
+    All that is told of sketches beside each other rests on independent noises: a week and its Monday are not.
+    """
+    owner: dict[bytes, str] = {}
+    for name, given in named:
+        sketch = Sketch.load(given) if isinstance(given, str | os.PathLike) else given
+        yield name, _released(sketch)
+        for identity in sketch._identities if isinstance(sketch, Sketch) else ():
+            if identity in owner:
+                raise InputError(
+                    f"sketches beside each other must not share a noise, got {owner[identity]} and {name}: one is in "
+                    f"the other, or a third in both"
+                )
+            owner[identity] = name
+
+
 def _released(sketch: Any) -> NoisyCounts:
     if isinstance(sketch, NoisyCounts):
         return sketch
-    if isinstance(sketch, str | os.PathLike):
-        sketch = Sketch.load(sketch)
     if not isinstance(sketch, Sketch):
         fix = ": give them one by one, as in union(*sketches)" if isinstance(sketch, list | tuple) else ""
         raise InputError(f"sketches must be sealed sketches, files or noisy counts, got {type(sketch).__name__}{fix}")
@@ -115,8 +131,8 @@ def _keyed(sketches: Mapping[Any, Any] | Iterable[Any]) -> tuple[list[Key], Iter
     if len(set(keys)) < len(keys):
         twice = next(key for key in keys if keys.count(key) > 1)
         raise InputError(f"sketches must each have a site and period of its own, got {twice} twice")
-    named = ((" ".join(part for part in key if part), _released(value)) for key, value in zip(keys, values))
-    return keys, named
+    named = ((" ".join(part for part in key if part), value) for key, value in zip(keys, values))
+    return keys, _opened(named)
 
 
 def _labelled(sketch: Any, number: int) -> tuple[str, str]:

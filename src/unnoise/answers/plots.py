@@ -79,7 +79,8 @@ def plot_profile(profile: Profile, ax: Any = None, *, truth: Any = None, level: 
     _draw_values(ax, x, value, answers.value, floor)
     if known is not None:
         _draw_truth(ax, known, first, last, x, width, items, floor)
-    _dress(ax, profile, level, floor, float(max(high.max(), items if first.size == 1 else 1.0)), float(x[shown][-1]))
+    right = x[shown] if shown.any() else x  # nothing at all, and sure of it
+    _dress(ax, profile, level, floor, float(max(high.max(), items if first.size == 1 else 1.0)), float(right[-1]))
     return ax
 
 

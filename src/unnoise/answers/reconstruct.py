@@ -33,7 +33,7 @@ def reconstruct(
     noise: DiscreteLaplace | None = None,
     method: str = "auto",
     max_count: int | None = None,
-    norm: float = 2,
+    norm: float | None = None,
     clipped: bool = False,
 ) -> Profile:
     """Reconstruct the profile: for every t, the share of items with count exactly t.
@@ -53,8 +53,8 @@ def reconstruct(
         "auto" (the default), "paper", "linear", "isotonic", "likelihood", "exact", "smooth" or "lp".
     max_count : int, optional
         A bound that truly holds for every count. A sketch whose items are persons of limited occurrences knows one.
-    norm : 1, 2 or inf
-        For "paper", "exact" and "lp" (1 and inf only).
+    norm : 1, 2 or inf, optional
+        For "paper" and "exact" (2 unless given) and "lp" (1, or inf).
     clipped : bool
         The input was clamped to [0, max_count], or at 0 only when ``max_count`` is None.
 
@@ -69,7 +69,8 @@ def reconstruct(
     >>> p.method, p.cells
     ('isotonic', 8)
     """
-    check_method(method, norm)
+    row = check_method(method, norm)
+    chosen = norm if norm is not None else row.norm if row.norms else 2
     if isinstance(noisy, NoisyCurve):
         return _from_curve(noisy, method, max_count, clipped)
     profile = _as_noisy_profile(noisy, epsilon, power, noise)
@@ -86,8 +87,8 @@ def reconstruct(
     if profile.layout.kind == "hashed":
         from .items import item_profile
 
-        return item_profile(given, method=method, norm=norm, max_count=bound, diagnostics=notes)
-    fit = estimate_law(given, method, norm, bound)
+        return item_profile(given, method=method, norm=chosen, max_count=bound, diagnostics=notes)
+    fit = estimate_law(given, method, chosen, bound)
     notes = {**fit.diagnostics, **notes}
     found = Profile(fit.support, fit.mass, fit.method, profile, notes, bound, notices=fit.notices)
     # Undoing the noise multiplies what the cells show by up to φ(π)^(−ρ). Where that is more than there are cells, as

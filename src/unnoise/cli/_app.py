@@ -173,11 +173,12 @@ def in_options(message: str) -> str:
 
     >>> in_options("epsilon must be > 0, got -1"), in_options("drop them with unknown='drop'")
     ('--epsilon must be > 0, got -1', 'drop them with --unknown drop')
-    >>> in_options("domain.csv: no column 'x'")
-    "domain.csv: no column 'x'"
+    >>> in_options("domain.csv: no column 'x'"), in_options("items must be of types str, got int")
+    ("domain.csv: no column 'x'", 'items must be of types str, got int')
     """
     names = "|".join(OPTIONS)
-    message = re.sub(rf"^({names})(?= (?:must|is|needs|and)\b)", lambda m: OPTIONS[m[1]], message)
+    data = r"(?!items (?:must be of types|and noise)\b)"  # not the option of plan and advise
+    message = re.sub(rf"^{data}({names})(?= (?:must|is|needs|and)\b)", lambda m: OPTIONS[m[1]], message)
     message = re.sub(rf"\b({names})=True\b", lambda m: OPTIONS[m[1]], message)
     plain = "all_groups|max_contributions|max_count|hash_seed"  # words that nobody would use for anything else
     message = re.sub(rf"(?<![-\w])({plain})(?![\w=])", lambda m: OPTIONS[m[1]], message)

@@ -135,7 +135,8 @@ Cells = Annotated[
 AsSketch = Annotated[
     bool,
     typer.Option("--sketch", rich_help_panel=SKETCH,
-                 help="Through a sketch: little memory whatever the rows, but more noise. Options below imply it."),
+                 help="Through a sketch: little memory whatever the rows, but more noise. The others here imply it, "
+                      "as do --pan-private and --method."),
 ]  # fmt: skip
 Levels = Annotated[
     int | None,

@@ -21,8 +21,8 @@ from . import _options as opt
 from ._app import app
 
 __all__ = [
-    "Answering", "Comparing", "Counting", "Data", "Planning", "Profiling", "Reporting", "Showing", "Sketching",
-    "as_cells", "as_names", "as_rate", "as_seed", "command", "read_as",
+    "Answering", "Comparing", "Counting", "Data", "Planning", "Profiling", "Recorded", "Reporting", "Showing",
+    "Sketching", "as_cells", "as_names", "as_rate", "as_seed", "command", "read_as",
 ]  # fmt: skip
 
 R = TypeVar("R")
@@ -83,11 +83,22 @@ class Showing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counting(Data):
+class Recorded(Data):
+    """Rows to count, and where it is recorded what that costs."""
+
+    ledger: opt.LedgerFile = None
+    dataset: opt.Dataset = None
+    limit: opt.Limit = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counting(Recorded):
     """Rows to count.
 
     spent : ε as the exact number it is
+    unit, charged : whom it protects, and what is recorded: a person may be in every group of a set of sketches
     seed : of the hash
+    wants_sketch : whether a sketch was asked for, by name or by an option that only a sketch has
     persons_are_items : whether the person is the item, and the model one in which that needs no limit
     """
 
@@ -103,11 +114,11 @@ class Counting(Data):
     domain: opt.Domain = None
     rate: opt.Rate = None
     hash_seed: opt.HashSeed = "0"
-    ledger: opt.LedgerFile = None
-    dataset: opt.Dataset = None
-    limit: opt.Limit = None
     spent: Fraction = field(init=False)
+    unit: str = field(init=False)
+    charged: Fraction = field(init=False)
     seed: int = field(init=False)
+    wants_sketch: bool = field(default=True, init=False)
     persons_are_items: bool = field(default=False, init=False)
 
     @property
@@ -119,6 +130,10 @@ class Counting(Data):
         """Refuse combinations that make no sense, before anything is read."""
         object.__setattr__(self, "seed", as_seed(self.hash_seed))
         object.__setattr__(self, "spent", exact_positive("epsilon", self.epsilon))
+        persons = self.max_contributions is not None or self.person is not None
+        times = len(as_names(self.groups or "")) if persons and self.wants_sketch else 1
+        object.__setattr__(self, "unit", "person" if persons else "occurrence")
+        object.__setattr__(self, "charged", self.spent * max(times, 1))
         if self.unknown not in ("error", "drop"):
             raise InputError(f"--unknown must be error or drop, got {self.unknown!r}")
         if (self.by is None) != (self.groups is None):
@@ -154,23 +169,18 @@ class Sketching(Counting):
 
 @dataclass(frozen=True, kw_only=True)
 class Profiling(Showing, Counting):
-    """``unnoise profile``.
-
-    wants_sketch : whether a sketch was asked for, by name or by an option that only a sketch has
-    """
+    """``unnoise profile``."""
 
     all_groups: opt.AllGroups = None
     sketch: opt.AsSketch = False
     cells: opt.Cells = ""
     method: opt.Method = "auto"
     max_count: opt.MaxCount = None
-    wants_sketch: bool = field(init=False)
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense: a share of ε for what a sketch has already, a headline without an answer."""
         said = self.method != "auto" or self.hash_seed != "0" or self.sketch or self.pan_private or bool(self.cells)
-        options = (self.levels, self.domain, self.rate, self.max_count)
-        wants_sketch = said or any(option is not None for option in options)
+        wants_sketch = said or any(option is not None for option in (self.levels, self.domain, self.rate))
         persons = not wants_sketch and self.person is not None and self.column == [self.person]
         object.__setattr__(self, "wants_sketch", wants_sketch)
         object.__setattr__(self, "persons_are_items", persons)

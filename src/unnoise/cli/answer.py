@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..reading.source import Source, Wanted
     from ..sketches.inputs import Rows
     from ..sketches.sketch import Sketch
-    from ._request import Counting
+    from ._request import Counting, Recorded
 
 __all__ = ["estimate", "load_sketches", "local_path", "profile", "report", "save_sketch", "sketch", "sketch_data"]
 
@@ -68,15 +68,15 @@ def profile(request: Profiling) -> None:
     from ._output import check_answers, show_profiles
 
     asked = check_answers(request, [*request.inputs, request.domain])
-    if not request.wants_sketch:
-        show_profiles(*direct_profiles(request), request, asked)
-        return
     if request.method != "auto" or request.max_count is not None:  # refused before it costs ε
         from ..estimators.methods import check_max_count, check_method
 
-        check_method(request.method, 2)
+        check_method(request.method)
         check_max_count(request.max_count, least=0 if request.domain else 1)
-    charge = open_charge(request, "profile")
+    if not request.wants_sketch:
+        show_profiles(*direct_profiles(request), request, asked)
+        return
+    charge = open_charge(request, "profile", request.charged, request.unit)
     target = sketch_data(request, answers=True)
     charge.write(request.output, force=request.force)
     sketches = target.sketches if hasattr(target, "sketches") else {"": target}
@@ -107,7 +107,7 @@ def sketch(request: Sketching) -> None:
     if request.output == "-":
         check_stream(grouped=grouped)
     check_output(request.output, [*request.inputs, request.domain], force=request.force, folder=grouped)
-    charge = open_charge(request, "sketch")
+    charge = open_charge(request, "sketch", request.charged, request.unit)
     target = sketch_data(request, {"label": request.label, "site": request.site, "period": request.period})
     charge.write(request.output, force=request.force, folder=grouped)
     save_sketch(target, request.output)
@@ -190,12 +190,13 @@ def _from_histogram(request: Answering, path: Path) -> Profile:
 
 @dataclass(frozen=True)
 class Charge:
-    """What a command is about to spend; ``ledger`` is None where nothing is recorded.
+    """What a command is about to spend.
 
+    ledgers : where it is recorded: one that was named, or one in every folder of the data; none for a stream
     asked : whether the user named the ledger, so that not recording is an error and not a remark
     """
 
-    ledger: Ledger | None
+    ledgers: tuple[Ledger, ...]
     what: str
     epsilon: Fraction
     unit: str
@@ -206,46 +207,41 @@ class Charge:
         from ._output import check_output, note
 
         check_output(output, force=force, folder=folder)
-        if self.ledger is None:
-            return
-        try:
-            self.ledger.write(self.what, self.epsilon, self.unit)
-        except OSError as error:
-            if self.asked:
-                raise
-            why = f"{os.fspath(self.ledger.path)}: {error.strerror}"
-            note(f"unnoise: not recorded in a ledger ({why}); --ledger names another place, or off", always=True)
+        for ledger in self.ledgers:
+            try:
+                ledger.write(self.what, self.epsilon, self.unit)
+            except OSError as error:
+                if self.asked:
+                    raise
+                why = f"{os.fspath(ledger.path)}: {error.strerror}"
+                note(f"unnoise: not recorded in a ledger ({why}); --ledger names another place, or off", always=True)
 
 
-def open_charge(request: Counting, what: str) -> Charge:
+def open_charge(request: Recorded, what: str, epsilon: Fraction, unit: str) -> Charge:
     """Return what the request is about to spend, after a look at the limit and before any look at the data.
 
-    The ledger is the one named, or the one beside the data; there is none for a stream without a name.
+    The ledger is the one named, or one in every folder of the data; there is none for a stream without a name.
     """
     from ..ledger import FILE, Ledger
     from ..reading.formats import expand
 
-    epsilon, book = request.spent, None
-    unit = "occurrence" if request.max_contributions is None and request.person is None else "person"
-    if unit == "person" and request.groups is not None and what != "direct":
-        epsilon *= len(as_names(request.groups))  # a person may be in every group
     where, names = request.ledger or os.environ.get(SWITCH) or "", request.dataset or ""
     places = [] if "-" in request.inputs or where == "off" else [p for name in request.inputs for p in expand(name)]
-    local = [place for place in places if isinstance(place, Path)]
     if "-" in request.inputs and where not in ("", "off") and not names:
         raise InputError("standard input needs a name in the ledger: give --dataset NAME")
-    if where != "off" and (where or local):
-        every = [str(place.resolve()) if isinstance(place, Path) else place for place in places]
-        book = Ledger(where or local[0].absolute().parent / FILE, names or every, request.limit)
-    if book is not None:
+    data = names or [str(place.resolve()) if isinstance(place, Path) else place for place in places]
+    folders = dict.fromkeys(place.resolve().parent for place in places if isinstance(place, Path))
+    paths = [where] if where not in ("", "off") else [folder / FILE for folder in folders]
+    books = tuple(Ledger(path, data, request.limit) for path in paths)
+    for book in books:
         try:
             book.check(epsilon, unit)
         except PermissionError:
             if request.ledger is not None or request.limit is not None:
                 raise
-    elif request.limit is not None:
+    if not books and request.limit is not None:
         raise InputError("--limit needs a ledger: give --ledger FILE, and --dataset NAME for standard input")
-    return Charge(book, what, epsilon, unit, asked=bool(where) or request.limit is not None)
+    return Charge(books, what, epsilon, unit, asked=bool(where) or request.limit is not None)
 
 
 # ── data that are counted, files that are opened ─────────────────────────────────────────────────────────────────────
@@ -263,7 +259,7 @@ def sketch_data(
     # a stream tells its types only with its first rows; groups need them before, so that empty ones look the same
     late = source.stream is not None and source.kind.typed and request.groups is None
     types = None if late else source.item_types(wanted)
-    domain = None if request.domain is None else _domain(request.domain, request, wanted, typed=source.kind.typed)
+    domain = None if request.domain is None else _domain(request.domain, request, source, wanted)
     said = {name: text for name, text in (labels or {}).items() if text is not None}
     about = {**said, "column": [inert(column)[:LONGEST_NAME] for column in wanted.columns]}
     with saying("counting"), _answers_imported() if answers else nullcontext():
@@ -316,16 +312,22 @@ def _new_sketch(
     return Sketch.sampled(domain, rate=rate, hash_seed=request.seed, unknown=request.unknown, **common)
 
 
-def _domain(declared: str, request: Counting, wanted: Wanted, *, typed: bool) -> Any:
+def _domain(declared: str, request: Counting, data: Source, wanted: Wanted) -> Any:
     """Return the declared items as columns, or how many there are where they are the integers 0…N−1."""
     digits = declared.replace("_", "").replace(",", "")
     if digits.isdigit():
-        if not request.integers and not typed:
+        if not request.integers and not data.kind.typed:
             raise InputError(f"--domain {declared} means the integers below it: add --int to read integers")
         return int(digits)
     from ..reading.source import Wanted, open_source
 
     source = open_source([declared], header=not request.no_header)
+    for place in (place for place in source.places if isinstance(place, Path)):
+        if any(isinstance(other, Path) and place.samefile(other) for other in data.places):
+            raise InputError(
+                f"--domain must be declared beforehand, got {declared}, which is counted here: a domain taken from "
+                f"the data tells which items are in them"
+            )
     columns = (source.kind.item,) if source.kind.item else wanted.columns
     batches = list(source.batches(Wanted(columns=columns, integers=request.integers)))
     import polars as pl
@@ -454,7 +456,7 @@ def direct_profiles(request: Profiling) -> tuple[dict[str, DirectProfile], str]:
     from ..reading.groups import check_names
     from ._output import note, saying, with_progress
 
-    charge = open_charge(request, "direct")
+    charge = open_charge(request, "direct", request.charged, request.unit)
     groups = None if request.groups is None else check_names(as_names(request.groups))
     whole = share_of_all(request.all_groups, groups)
     unit = unit_of(True if request.persons_are_items else request.person, request.max_contributions)
@@ -470,7 +472,7 @@ def direct_profiles(request: Profiling) -> tuple[dict[str, DirectProfile], str]:
     from ..api import release_and_answer  # loads SciPy, which no error above has to wait for
 
     with saying("answering"):
-        profiles = release_and_answer(exact, unit, request.spent, whole=whole)
+        profiles = release_and_answer(exact, unit, request.spent, whole=whole, top=request.max_count)
     if groups is not None and whole is None:
         note("no row for all groups: their rows would be released a second time; --all-groups 1/2 gives it half of ε")
     return profiles, next(iter(profiles.values())).guarantee

@@ -15,6 +15,7 @@ from ._request import as_cells, command
 
 if TYPE_CHECKING:
     from ..serve.client import Client
+    from ..serve.tasks import Task as Gathered
 
 __all__ = ["backup", "collect", "restore", "send", "serve"]
 
@@ -174,29 +175,31 @@ class Sending(Talking):
 def send(request: Sending) -> None:
     """Send sealed sketches to a collector; sending again changes nothing."""
     from ..errors import InputError
-    from ._output import note, saying
+    from ._output import saying
 
     files = request.files
     periods = request.period or ["once"] * len(files)
     if len(periods) != len(files):
         raise InputError(f"--period must be given once for each file, got {len(periods)} for {len(files)}")
-    with request.client() as client, saying("sending", "reports") as step:
-        for number, (path, when) in enumerate(zip(files, periods)):
-            step(number, len(files))
-            sent = client.send_share(path) if _is_share(path) else client.send(request.named(), path, period=when)
-            note(f"{path}: {'sent' if sent['fresh'] else 'was there already'} ({when}, {sent['digest'][:12]}…)")
+    done: list[str] = []
+    try:
+        with request.client() as client, saying("sending", "reports") as step:
+            for number, (path, when) in enumerate(zip(files, periods)):
+                step(number, len(files))
+                sent = client.send_share(path) if _is_share(path) else client.send(request.named(), path, period=when)
+                news = "sent" if sent["fresh"] else "was there already"
+                done.append(f"{path}: {news}" + (f" ({when})" if request.period else ""))
+    finally:  # also where a later one was refused
+        for line in done:
+            typer.echo(inert(line))
 
 
 def _is_share(path: Path) -> bool:
     """Whether a file is a share for one of two servers, not a sketch."""
-    from ..errors import FormatError
-    from ..protocols.shares.task import unpack
+    from ..protocols.shares.task import MAGIC
 
-    try:
-        unpack(path.read_bytes(), "share")
-    except FormatError:
-        return False
-    return True
+    with open(path, "rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,14 +251,21 @@ def collect(request: Collecting) -> None:
             note(f"{request.output}: the merged sketch; ask it with: unnoise estimate {request.output}")
             return
         answer = client.collect(request.task, **which)
-        noun = str(client.task(request.task)["noun"])
+        nouns = _made_of(client.task(request.task)).nouns
     if request.as_json:
         print_json(answer)
     else:
-        _print_answer(answer, noun)
+        _print_answer(answer, nouns)
 
 
-def _print_answer(answer: dict[str, Any], noun: str) -> None:
+def _made_of(told: dict[str, Any]) -> Gathered:
+    """Return the task that a collector tells of."""
+    from ..serve.tasks import Task as Gathered
+
+    return Gathered.from_dict({name: value for name, value in told.items() if name != "digest"})
+
+
+def _print_answer(answer: dict[str, Any], nouns: str) -> None:
     from ..answers.render import rich_table
     from ._output import screen
 
@@ -263,7 +273,7 @@ def _print_answer(answer: dict[str, Any], noun: str) -> None:
     sites, periods = len(answer["sites"]), len(answer["periods"])
     console.print(f"{sites} site{'s' if sites > 1 else ''}, {periods} period{'s' if periods > 1 else ''}", style="dim")
     left = ("occurred", "95 % interval", "remark")
-    table = rich_table("occurred", f"{inert_markup(noun)}s", "95 % interval", "remark", left=left)
+    table = rich_table("occurred", inert_markup(nouns), "95 % interval", "remark", left=left)
     for n in answer["at_least"]:
         words = "at least once" if n["count"] == 1 else f"{n['count']} times or more"
         value = "?" if n["marked"] else f"{n['value']:,.0f}"
@@ -293,7 +303,7 @@ class MakingTask(Talking):
     ] = None
     every: Annotated[str, typer.Option("--every", help="once, day, week or month.")] = "once"
     min_sites: Annotated[int, typer.Option("--min-sites", help="Fewer sites are not answered.")] = 1
-    noun: Annotated[str, typer.Option("--noun", help="What an item is, in the singular.")] = "item"
+    noun: Annotated[str, typer.Option("--noun", help="What an item is: user, mouse/mice.")] = "item"
     way: Annotated[Literal["sealed", "two-servers"], typer.Option("--way", help="What sites send.")] = "sealed"
     most_sums: Annotated[int, typer.Option("--most-sums", help="Two servers: sums that a report may be in.")] = 1
     occurrences: Annotated[
@@ -324,6 +334,7 @@ def task_create(request: MakingTask) -> None:
 def _sketch_options(task: dict[str, Any]) -> str:
     """The options that make a sketch for this task."""
     parts = [f"--epsilon {task['epsilon']}", f"--cells {task['cells']}"]
+    parts += ["--int"] if set(task["item_types"]) == {"int"} else []
     parts += [f"--levels {task['levels']}"] if task["levels"] > 1 else []
     parts += [f"--hash-seed {task['hash_seed']}"] if task["hash_seed"] else []
     parts += [f"--max-contributions {task['max_contributions']}"] if task["max_contributions"] else []
@@ -390,13 +401,11 @@ def task_shares(request: WritingShareTask) -> None:
     """Tell both servers of a task and a period, and write what sites need for their shares: share split --task FILE."""
     from ..errors import InputError
     from ..guard import write_whole
-    from ..serve.tasks import Task as Gathered
     from ._output import check_output
 
     check_output(str(request.output), force=request.force)
     with request.client() as client:
-        told = client.task(request.name)
-        task = Gathered.from_dict({name: value for name, value in told.items() if name != "digest"})
+        task = _made_of(client.task(request.name))
         if task.way != "two-servers":
             raise InputError(f"task {task.id} must be one of two servers, got way {task.way}: sites send sketches")
         message = task.for_servers(request.period).to_bytes()

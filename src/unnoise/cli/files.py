@@ -199,16 +199,16 @@ def ledger(
     from ..ledger import FILE, Ledger, is_ledger, read_ledger, sums
     from ._output import print_json
 
-    path = Path(file)
-    beside = path.absolute().parent / FILE
-    if path.is_file() and not is_ledger(path) and beside.exists():
-        path = beside
+    path, data = Path(file), dataset
+    if path.is_file() and not is_ledger(path):
+        data = dataset or str(path.resolve())
+        path = path.resolve().parent / FILE
     if limit is not None:
-        if dataset is None:
+        if data is None:
             raise InputError("--limit needs --dataset: the name of the data it is for")
-        Ledger(path, dataset).set_limit(limit, unit)
+        Ledger(path, data).set_limit(limit, unit)
     if not path.exists():
-        raise PrivacyError(f"{path}: no such ledger; profile and sketch write one beside the data")
+        raise PrivacyError(f"{path}: no such ledger; profile, sketch and share split write one beside the data")
     entries = read_ledger(path)
     if not as_json:
         _print(entries)

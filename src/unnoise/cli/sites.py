@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ..errors import FormatError, InputError
+from ..errors import FormatError, InputError, PrivacyError, UnnoiseError
 from ..noise import exact_positive
 from ..text import inert_markup
 from . import _options as opt
 from ._app import App, app
-from ._request import Data, as_cells, as_seed, command, read_as
+from ._request import Recorded, as_cells, as_seed, command, read_as
 
 if TYPE_CHECKING:
     from ..answers.estimate import Estimate
@@ -218,7 +218,7 @@ def share_task(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Splitting(Data):
+class Splitting(Recorded):
     """``unnoise share split``: rows to count for a task, in two shares."""
 
     task: TaskFile
@@ -244,11 +244,15 @@ class Splitting(Data):
 unnoise share split visits.csv -c user --task november.task --site berlin -o berlin""",
 )
 def share_split(request: Splitting) -> None:
-    """Count data and write two shares; either file alone is random bits. Send each to its own server."""
-    from ..guard import write_whole
+    """Count data and write two shares; either file alone is random bits. Send each to its own server.
+
+    The ledger is told what all sums that the task allows will cost: later nobody asks the site.
+    """
+    from ..guard import replacing
     from ..protocols.shares import Site
     from ..reading.source import Wanted, open_source
     from ._output import check_output, saying, with_progress
+    from .answer import open_charge
 
     for output in request.outputs:
         check_output(output, [*request.inputs, str(request.task)], force=request.force)
@@ -256,6 +260,9 @@ def share_split(request: Splitting) -> None:
     integers = "int" in (task.layout.item_types or ())
     if request.integers and not integers:
         raise InputError("--int must be left out: items of this task are text")
+    most = task.layout.max_contributions
+    unit = "occurrence" if most is None else "person"
+    charge = open_charge(request, "shares", task.epsilon * (most or 1) * task.sums, unit)
     counting = Site(task, request.site)
     source = open_source(request.inputs, twice=request.twice, **read_as(vars(request)))
     columns = tuple(request.column or source.unnamed_item())
@@ -267,8 +274,14 @@ def share_split(request: Splitting) -> None:
         read = with_progress(source, wanted)
         counting.take_in(read, persons=request.person is not None, as_items=wanted.person_is_item)
         shares = counting.split()
-        for output, share in zip(request.outputs, (shares.seed, shares.difference)):
-            write_whole(output, share)
+        for output in request.outputs:  # again: reading takes its time
+            check_output(output, force=request.force)
+        charge.write(None, force=request.force)
+        with ExitStack() as both:  # or neither
+            for output, share in zip(request.outputs, (shares.seed, shares.difference)):
+                handle = both.enter_context(replacing(output))
+                with open(handle, "wb", closefd=False) as file:
+                    file.write(share)
 
 
 @share_app.command(
@@ -288,7 +301,7 @@ def share_receive(
 
     with Server.create(folder, _task(task), side) as server:
         for file in files:
-            with _named(file):
+            with _named(file, (FormatError, PrivacyError)):
                 typer.echo(f"{file}: report {server.receive(file.read_bytes())}")
 
 
@@ -381,9 +394,9 @@ def _task(file: Path) -> Task:
 
 
 @contextmanager
-def _named(file: Path) -> Iterator[None]:
+def _named(file: Path, kinds: type[UnnoiseError] | tuple[type[UnnoiseError], ...] = FormatError) -> Iterator[None]:
     """Put the name of a file before what is wrong with it."""
     try:
         yield
-    except FormatError as error:
-        raise FormatError(f"{file}: {error}") from None
+    except kinds as error:
+        raise type(error)(f"{file}: {error}") from None

@@ -8,9 +8,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from ..text import inert
 from .formats import LINE, Dialect, Location, open_bytes
@@ -23,10 +25,21 @@ __all__ = ["bad_json_row", "explain"]
 LONGEST = 200
 """Most characters of a reader's own message."""
 
+WITHOUT_VALUES = re.compile(
+    r"conversion from `\w+` to `\w+` failed in column '[^']*'|cannot compare string with numeric type"
+)
+"""What polars says of a query that has come to the rows, as far as it names no values."""
 
-def explain(source: Source, where: Location | None, error: BaseException) -> str:
-    """Return one line for what a reader raised: file, row and fix where they can be found, and never the data."""
+
+def explain(source: Source, where: Location | None, error: BaseException, *, rows: bool = False) -> str:
+    """Return one line for what a reader raised: file, row and fix where they can be found, and never the data.
+
+    Queries and databases speak of values once they have come to the ``rows``.
+    """
     first = inert(" ".join(str(error).strip().split("\n")[0].split()))[:LONGEST]
+    if rows and (source.sql is not None or source.kind.query is not None):
+        known = WITHOUT_VALUES.match(first)
+        first = known[0] if known else f"a value cannot be read or converted ({type(error).__name__})"
     if source.sql is not None:
         return _explain_query(first)
     kind = source.kind
@@ -45,8 +58,10 @@ def explain(source: Source, where: Location | None, error: BaseException) -> str
                 found = bad_json_row(str(where), lines, 0)
         elif kind.item == LINE:
             found = _bad_text(where)
-    except (EOFError, OSError, zlib.error) as problem:
-        return f"{where}: the compressed file is damaged or cut short ({problem}); compress it again"
+    except (EOFError, OSError, zlib.error) as problem:  # whose words may hold bytes or checksums of the data
+        if isinstance(problem, OSError) and problem.strerror:
+            return f"{where}: {problem.strerror}"
+        return f"{where}: the compressed file is damaged or cut short, or not compressed at all; compress it again"
     if found:
         return found
     return f"{where}: not readable as {kind.name}{reason}; is it something else? say so with --format"
@@ -107,17 +122,23 @@ def _place(problem: json.JSONDecodeError | UnicodeDecodeError) -> str:
     return f"{problem.msg} at character {problem.pos + 1}" if isinstance(problem, json.JSONDecodeError) else "no UTF-8"
 
 
+def _no_number(name: str) -> NoReturn:
+    raise OverflowError(name)
+
+
 def bad_json_row(label: str, lines: Iterable[bytes], done: int) -> str:
     """Find the first line that is no JSON object."""
     for number, line in enumerate(lines, done + 1):
         if not line.strip():
             continue
         try:
-            value = json.loads(line)
+            value = json.loads(line.removeprefix(BOM_UTF8), parse_constant=_no_number)
         except RecursionError:
             return f"{label}, row {number}: not JSON that can be read (too deep); correct or remove the row"
         except (json.JSONDecodeError, UnicodeDecodeError) as problem:
             return f"{label}, row {number}: not JSON ({_place(problem)}); correct or remove the row"
+        except OverflowError:
+            return f"{label}, row {number}: not JSON (NaN or Infinity); write null in its place"
         if not isinstance(value, dict):
             return f"{label}, row {number}: must be a JSON object, got {type(value).__name__}"
     return ""

@@ -67,6 +67,7 @@ class Format:
     name : what it is called, in options and messages
     suffixes : ends of file names that tell it
     typed : whether columns have types of their own
+    lines : whether every line stands for itself, without a header before them
     delimiter : what stands between fields, for formats with a dialect
     item, counts : columns that hold the item and its occurrences, where the format says so
     """
@@ -74,6 +75,7 @@ class Format:
     name: str
     suffixes: tuple[str, ...]
     typed: bool = False
+    lines: bool = False
     delimiter: str = ""
     item: str | None = None
     counts: str | None = None
@@ -125,6 +127,11 @@ def _scan_csv(separator: str) -> Callable[[Location, Dialect, Names], pl.LazyFra
     def scan(where: Location, dialect: Dialect, names: Names) -> pl.LazyFrame:
         import polars as pl
 
+        if dialect.header and isinstance(where, Path):
+            with open(where, "rb") if compression_of(where) is None else open_bytes(where) as stream:
+                if streams.CR_ALONE.match(stream.read(streams.HEADER)):
+                    raise InputError(f"{where}: {streams.LINE_ENDS}")
+
         def renamed(found: list[str]) -> list[str]:
             if not dialect.header:
                 return [f"column_{i + 1}" for i in range(len(found))]
@@ -143,8 +150,8 @@ def _scan_csv(separator: str) -> Callable[[Location, Dialect, Names], pl.LazyFra
 FORMATS: dict[str, Format] = {format.name: format for format in (
     Format("csv", (".csv",), delimiter=",", scan=_scan_csv(","), stream=streams.read_csv),
     Format("tsv", (".tsv", ".tab"), delimiter="\t", scan=_scan_csv("\t"), stream=streams.read_csv),
-    Format("ndjson", (".ndjson", ".jsonl"), scan=_scan_ndjson, stream=streams.read_ndjson),
-    Format("lines", (".txt",), item=LINE, scan=_scan_lines, stream=streams.read_lines),
+    Format("ndjson", (".ndjson", ".jsonl"), lines=True, scan=_scan_ndjson, stream=streams.read_ndjson),
+    Format("lines", (".txt",), lines=True, item=LINE, scan=_scan_lines, stream=streams.read_lines),
     Format("uniq", (".uniq",), item=LINE, counts="count", stream=streams.read_uniq),
     Format("freqcount", (".freqcount",), typed=True, item="item", counts="frequency", stream=streams.read_freq_count),
     Format("parquet", (".parquet", ".pq"), typed=True, scan=_scan_parquet),

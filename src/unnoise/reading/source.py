@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -219,7 +220,9 @@ class Source:
                 found = result.frames(names, chunk)
             elif kind is not QUERY and (where is None or kind.scan is None or compression_of(where) == "bz2"):
                 found = self._stream(where, wanted)  # bytes: what polars cannot scan
-            elif self.headless and isinstance(where, Path) and _is_void(where):
+            elif kind.lines and isinstance(where, Path) and _begins(where).startswith(BOM_UTF8):
+                found = self._stream(where, wanted)  # to polars the mark is part of the first line
+            elif self.headless and isinstance(where, Path) and not _begins(where).strip():
                 return  # nothing to read, and no mistake
             else:
                 lazy = self._lazy(where, wanted)
@@ -227,6 +230,7 @@ class Source:
                 found = collect_batches(lazy.select(names), chunk, whole_rows=not kind.typed)
                 texts = uuid_columns(where, kind.name, names) if kind.typed else []
                 found = (frame.with_columns(map(uuid_text, texts)) for frame in found) if texts else found
+        with _readable(self, where, rows=True):
             for frame in found:
                 yield from frame.iter_slices(chunk) if frame.height > chunk else (frame,)
 
@@ -357,15 +361,15 @@ def _standard_input(
     return Source("standard input", kind, (), dialect, None, stream or sys.stdin.buffer)
 
 
-def _is_void(where: Path) -> bool:
-    """Whether there is nothing in a file."""
+def _begins(where: Path) -> bytes:
+    """Return how a file begins."""
     with open_bytes(where) as stream:
-        return not stream.read(1 << 16).strip()
+        return stream.read(1 << 16)
 
 
 @contextmanager
-def _readable(source: Source, where: Location | None) -> Iterator[None]:
-    """Turn what a reader raises into one line naming file, row and fix."""
+def _readable(source: Source, where: Location | None, *, rows: bool = False) -> Iterator[None]:
+    """Turn what a reader raises, of the file or of its ``rows``, into one line naming file, row and fix."""
     try:
         yield
     except (InputError, GeneratorExit, KeyboardInterrupt):
@@ -373,4 +377,4 @@ def _readable(source: Source, where: Location | None) -> Iterator[None]:
     except BaseException as error:
         from .badrows import explain
 
-        raise InputError(explain(source, where, error)) from None
+        raise InputError(explain(source, where, error, rows=rows)) from None

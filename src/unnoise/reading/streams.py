@@ -7,6 +7,8 @@ columns are those the database declares, so they do not depend on what is in a r
 
 from __future__ import annotations
 
+import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate, chain
@@ -32,6 +34,14 @@ ROWS = 1 << 18
 
 MOST = 1 << 62
 """Largest frequency, and number of items, that a frequency list tells apart: as everywhere else."""
+
+HEADER = 1 << 16
+"""Bytes in which the end of the first line is looked for."""
+
+CR_ALONE = re.compile(rb"[^\n\0]*?\r(?!\n)")
+"""Matches a first line that ends in CR alone: to readers all lines are the header then, and there are no rows."""
+
+LINE_ENDS = r"lines must end in LF or CRLF, got CR alone; convert the file: tr '\r' '\n'"
 
 BLOCK = 1 << 23
 """Bytes read at a time."""
@@ -64,6 +74,8 @@ def read_csv(wants: Wants) -> Iterator[pl.DataFrame]:
     from pyarrow import csv
 
     head, rest = _first_line(wants.stream)
+    if wants.header and CR_ALONE.match(head):
+        raise InputError(f"{wants.label}: {LINE_ENDS}")
     if not head.strip():
         if wants.header:
             raise InputError(f"{wants.label}: there is no first line to name the columns; --no-header does without")
@@ -119,7 +131,8 @@ def read_ndjson(wants: Wants) -> Iterator[pl.DataFrame]:
         except pl.exceptions.PolarsError:
             from .badrows import bad_json_row
 
-            raise InputError(bad_json_row(wants.label, block.splitlines(), done)) from None
+            found = bad_json_row(wants.label, block.splitlines(), done)
+            raise InputError(found or f"{wants.label}: not readable as ndjson") from None
         done += frame.height
         yield frame
 
@@ -174,7 +187,7 @@ def frequency_pairs(stream: BinaryIO, label: str) -> list[tuple[int, int]]:
     """Return the pairs of a frequency list; what is above 2⁶² is taken as that."""
     pairs = []
     for number, line in enumerate(stream, 1):
-        fields = line.decode("utf-8", "replace").split("#")[0].replace(",", " ").split()
+        fields = line.removeprefix(BOM_UTF8).decode("utf-8", "replace").split("#")[0].replace(",", " ").split()
         if not fields:
             continue
         try:
@@ -211,19 +224,18 @@ def _none_of(schema: Any) -> list[Any]:
 
 def _first_line(stream: BinaryIO) -> tuple[bytes, bytes]:
     """Return the first record's line and what was read past it (a header has no line break in its quotes)."""
-    block = b""
-    while b"\n" not in block:
-        more = stream.read(1 << 16)
-        if not more:
-            return block, b""
+    block = bytearray()
+    while more := stream.read(HEADER):
         block += more
-    end = block.index(b"\n") + 1
-    return block[:end], block[end:]
+        if b"\n" in more or CR_ALONE.match(more):
+            break
+    end = block.find(b"\n") + 1 or len(block)
+    return bytes(block[:end]), bytes(block[end:])
 
 
 def _whole_lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield blocks that end where a line ends."""
-    rest = b""
+    """Yield blocks that end where a line ends; the mark at the beginning of a text is no part of its first line."""
+    rest = stream.read(len(BOM_UTF8)).removeprefix(BOM_UTF8)
     while block := stream.read(BLOCK):
         end = block.rfind(b"\n") + 1
         if end:

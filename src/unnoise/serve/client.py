@@ -20,6 +20,8 @@ import httpx
 
 from ..errors import InputError, UnnoiseError
 from ..guard import replacing
+from ..protocols.shares.task import read_text, unpack
+from ..sketches.sketch import Sketch
 from .access import split
 from .tasks import check_name
 
@@ -86,26 +88,25 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self._http.close()
 
-    def call(self, method: str, path: str, **request: Any) -> Any:
-        """Send a request, again where that may help, and return the answer: what its JSON says, or bytes."""
-        wait = 0.5
+    def call(self, method: str, path: str, *, about: object = None, **request: Any) -> Any:
+        """Send a request, again where that may help, and return the answer: what its JSON says, or bytes.
+
+        ``about`` names the file that it is about, and stands before what is wrong.
+        """
+        wait, said = 0.5, self.address if about is None else f"{about}: {self.address}"
         for tried in range(1, self._tries + 1):
             try:
                 content = request.get("content")
                 body = content() if callable(content) else content
                 answer = self._http.request(method, path, **{**request, "content": body})
                 if answer.status_code not in WORTH_TRYING or tried == self._tries:
-                    return _read(answer, self.address)
+                    return _read(answer, said)
             except httpx.TransportError as error:
                 if tried == self._tries:
-                    raise self._unreachable(error, tried) from None
+                    raise _unreachable(said, error, tried) from None
             time.sleep(wait)
             wait *= 2
         raise AssertionError("unreachable")
-
-    def _unreachable(self, error: httpx.TransportError, tried: int) -> UnreachableError:
-        times = "once" if tried == 1 else f"{tried} times"
-        return UnreachableError(f"{self.address} must be reachable, got {type(error).__name__} {times}")
 
     def raw(self, method: str, path: str, **request: Any) -> bytes:
         """Send a request and return the body of the answer as it is."""
@@ -121,23 +122,35 @@ class Client:
         period: str = "once",
         progress: Callable[[int], None] = lambda _: None,
     ) -> Sent:
-        """Send a sealed sketch; return the collector's row. Sending the same again changes nothing."""
+        """Send a sealed sketch; return the collector's row. Sending the same again changes nothing.
+
+        Any other file is refused here: the rows that were meant to stay, say.
+        """
+        Sketch.load(path, later=True)
         digest = _digest(Path(path))
-        if any(row["digest"] == digest and row["period"] == period for row in self.reports(task)):
+        place = f"/tasks/{_part(task)}/reports"
+        if any(row["digest"] == digest and row["period"] == period
+               for row in self.call("GET", place, about=path)["reports"]):  # fmt: skip
             return {"digest": digest, "period": period, "fresh": False}
         row = self.call(
-            "PUT", f"/tasks/{_part(task)}/reports/{digest}", params={"period": period},
+            "PUT", f"{place}/{digest}", about=path, params={"period": period},
             headers={"Content-Encoding": "gzip"}, content=lambda: _packed(Path(path), progress),
         )  # fmt: skip
         return {**row, "fresh": True}
 
     def send_share(self, path: str | os.PathLike[str]) -> Sent:
-        """Send one of the two shares of a report to its server; the same again changes nothing."""
-        from ..protocols.shares.task import unpack
+        """Send one of the two shares of a report to its server; the same again changes nothing.
 
+        A server that says it is the other one is not given it: both shares together are the cells.
+        """
         message = Path(path).read_bytes()
-        head, _ = unpack(message, "share")
-        row = self.call("POST", f"/shares/{head['task']}/reports", content=message)
+        head, _ = unpack(message, "share", str(path))
+        place = f"/shares/{_part(read_text(head, 'task'))}"
+        side = self.call("GET", place, about=path)["side"]
+        if side != head.get("side"):
+            told = f"{head.get('side')}, got {self.address} of side {side}"
+            raise InputError(f"{path}: a share must go to the server of its side, {told}")
+        row = self.call("POST", f"{place}/reports", about=path, content=message)
         return {**row, "digest": row["report"], "fresh": True}
 
     def ask_for_sum(self, task: str, *, period: str = "once", sites: Sequence[str] = ()) -> dict[str, Any]:
@@ -206,7 +219,7 @@ class Client:
                     for piece in answer.iter_bytes():
                         file.write(piece)
         except httpx.TransportError as error:
-            raise self._unreachable(error, 1) from None
+            raise _unreachable(self.address, error, 1) from None
 
 
 def _part(name: str) -> str:
@@ -218,6 +231,11 @@ def _part(name: str) -> str:
     if name in ("", ".", ".."):
         raise InputError(f"the name of a task or token must hold more than dots, got {name!r}")
     return quote(name, safe="")
+
+
+def _unreachable(said: str, error: httpx.TransportError, tried: int) -> UnreachableError:
+    times = "once" if tried == 1 else f"{tried} times"
+    return UnreachableError(f"{said} must be reachable, got {type(error).__name__} {times}")
 
 
 def _read(answer: httpx.Response, address: str) -> Any:

@@ -13,7 +13,9 @@ import logging
 import os
 import resource
 import shutil
+import socket
 import sqlite3
+import ssl
 import sys
 import tarfile
 import tempfile
@@ -27,6 +29,7 @@ from ..guard import replacing
 
 if TYPE_CHECKING:
     from ..protocols.shares.server import Side
+    from .store import Store
 
 __all__ = ["backup", "restore", "serve"]
 
@@ -45,16 +48,16 @@ def serve(
 ) -> None:
     """Run a collector until it is told to stop; with ``side``, one of the two servers that hold shares."""
     _require_cover(host, certificate, key, behind_proxy)
+    _require_free(host, port)
     import uvicorn
 
     from .app import make_app
-    from .store import Store
     from .sums import read_servers
 
     _log_as_json()
     _allow_many_files()
     with _alone(Path(folder)):
-        store = Store(folder, database)
+        store = _with_tables(folder, database)
         first = _first_token(store)
         secure = certificate is not None or behind_proxy
         two = None if servers is None else read_servers(Path(servers))
@@ -66,7 +69,8 @@ def serve(
         )  # fmt: skip
         what = "collector" if side is None else f"{side} server"
         scheme = "https" if certificate else "http"
-        print(f"unnoise {what} at {scheme}://{host}:{port}", flush=True)
+        named = f"[{host}]" if ":" in host else host
+        print(f"unnoise {what} at {scheme}://{named}:{port}", flush=True)
         if first is not None:
             print(f"administrator's token in {first} (make others with: unnoise token create)", flush=True)
         uvicorn.Server(config).run()
@@ -76,6 +80,14 @@ def _require_cover(host: str, certificate: str | None, key: str | None, behind_p
     """Refuse to listen to other machines in the clear."""
     if (certificate is None) != (key is None):
         raise InputError("--certificate and --key must be given together")
+    if certificate is not None:
+        try:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
+        except OSError as error:
+            raise InputError(
+                f"--certificate and --key must be a certificate and its key, got {certificate} and {key}: "
+                f"{error.strerror or error}"
+            ) from None
     try:
         local = ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -85,6 +97,30 @@ def _require_cover(host: str, certificate: str | None, key: str | None, behind_p
             f"a host other than this machine needs --certificate and --key, or --behind-proxy where a proxy in front "
             f"speaks TLS, got --host {host}"
         )
+
+
+def _require_free(host: str, port: int) -> None:
+    """Refuse an address that cannot be listened on, before a folder is made for it."""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+    except OSError as error:
+        raise InputError(f"the address must be free to listen on, got {host}:{port}: {error.strerror}") from None
+
+
+def _with_tables(folder: str | os.PathLike[str], database: str | None) -> Store:
+    """Open what the collector keeps; a database that is out of reach is no fault of ours."""
+    from sqlalchemy.exc import OperationalError
+
+    from .store import Store
+
+    if database is not None and not (database.startswith("postgres") and "://" in database):
+        raise InputError("--database must begin with postgresql://, got something else")
+    try:
+        return Store(folder, database)
+    except OperationalError as error:
+        raise InputError(f"the database must be reachable: {error.orig}") from None
 
 
 def _first_token(store: Any) -> Path | None:

@@ -63,7 +63,8 @@ class Shelf:
 def share_routes() -> list[BaseRoute]:
     """The addresses of a share server."""
     return [
-        Route("/shares", _make, methods=["POST"]), Route("/shares/{task}/reports", _receive, methods=["POST"]),
+        Route("/shares", _make, methods=["POST"]), Route("/shares/{task}", _told),
+        Route("/shares/{task}/reports", _receive, methods=["POST"]),
         Route("/shares/{task}/sites", _sites), Route("/shares/{task}/offer", _offer),
         Route("/shares/{task}/agree", _agree, methods=["POST"]),
         Route("/shares/{task}/answer", _answer, methods=["POST"]),
@@ -98,6 +99,12 @@ async def _make(request: Request) -> Response:
     if fresh:
         await to_thread.run_sync(service_of(request).store.note, visitor, "made share task", name)
     return JSONResponse({"task": name, "side": _shelf(request).side}, 201 if fresh else 200)
+
+
+async def _told(request: Request) -> Response:
+    """Say which side this is, so that a site need not send a share to find out."""
+    await visitor_of(request, "send")
+    return JSONResponse({"task": (await _server(request)).task.id, "side": _shelf(request).side})
 
 
 async def _receive(request: Request) -> Response:

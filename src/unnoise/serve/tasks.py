@@ -67,7 +67,7 @@ class Task:
     epsilon : ε as text, for one occurrence, or for one person in one report where ``max_contributions`` is set
     kind, cells, levels, hash_seed, item_types, max_contributions : the layout of every report
     every : "once", "day", "week" or "month"; min_sites : fewer are not answered
-    noun : what an item is, in the singular
+    noun : what an item is, in the singular; or in both, as in mouse/mice
     way : "sealed" or "two-servers"; most_sums : how many sums one report may enter (two servers)
     occurrences : how many a site expects to report (two servers): sums of few sites then come in fewer cells
     """
@@ -107,6 +107,13 @@ class Task:
         if self.occurrences is not None and self.every != "once":
             raise InputError("occurrences must be left out where every is not once: sums to be merged need equal cells")
         _ = self.layout, self.noise
+
+    @property
+    def nouns(self) -> str:
+        """Several of what an item is."""
+        from ..answers.questions import noun
+
+        return noun(self.noun.strip("/ ") or "item").many
 
     @property
     def layout(self) -> Layout:

@@ -58,23 +58,23 @@ def pack(kind: Kind, head: Mapping[str, Any], payload: bytes | memoryview = b"")
     return body + hashlib.sha256(body).digest()
 
 
-def unpack(message: bytes, kind: Kind) -> tuple[dict[str, Any], memoryview]:
-    """Return head and payload of a message of this kind, or raise :class:`FormatError`."""
+def unpack(message: bytes, kind: Kind, name: str = "message") -> tuple[dict[str, Any], memoryview]:
+    """Return head and payload of a message of this kind, or raise :class:`FormatError`, which calls it by ``name``."""
     if not isinstance(message, bytes | bytearray | memoryview):
-        raise FormatError(f"message must be bytes, got {type(message).__name__}")
+        raise FormatError(f"{name} must be bytes, got {type(message).__name__}")
     data = memoryview(message)
     if len(data) < _START.size + 32:
-        raise FormatError(f"message must be at least {_START.size + 32} bytes long, got {len(data)}")
+        raise FormatError(f"{name} must be at least {_START.size + 32} bytes long, got {len(data)}")
     magic, version, number, length = _START.unpack_from(data)
     if magic != MAGIC or version != VERSION:
-        raise FormatError(f"message must begin with UNSH and version {VERSION}, got {bytes(data[:5])!r}")
+        raise FormatError(f"{name} must begin with UNSH and version {VERSION}, got {bytes(data[:5])!r}")
     if number != KINDS[kind]:
-        raise FormatError(f"message must be of kind {KINDS[kind]} ({kind}), got {number}")
+        raise FormatError(f"{name} must be of kind {KINDS[kind]} ({kind}), got {number}")
     end = _START.size + length
     if length > LONGEST_HEAD or end + 32 > len(data):
-        raise FormatError("message must hold its head whole: truncated")
+        raise FormatError(f"{name} must hold its head whole: truncated")
     if hashlib.sha256(data[:-32]).digest() != data[-32:]:
-        raise FormatError("message digest must match its content: damaged")
+        raise FormatError(f"{name} must match its digest: damaged")
     return _read_head(bytes(data[_START.size : end])), data[end:-32]
 
 

@@ -2,7 +2,7 @@
 import { listen } from "./news.js";
 
 const root = document.querySelector("#task");
-const { task, noun } = root.dataset;
+const { task, nouns } = root.dataset;
 const $ = (selector) => document.querySelector(selector);
 const SVG = "http://www.w3.org/2000/svg";
 const AT_LEAST = (k) => (k === 1 ? "at least once" : `${k} times or more`);
@@ -82,7 +82,7 @@ function showSites(reports) {
 
 function showReach(answer) {
   const { reach } = answer;
-  $("#headline").textContent = reach.marked ? "Too noisy to tell" : `${words(reach)} ${noun}s`;
+  $("#headline").textContent = reach.marked ? "Too noisy to tell" : `${words(reach)} ${nouns}`;
   $("#headline").classList.toggle("marked", reach.marked);
   $("#headline-range").textContent = `95 %: ${range(reach)} · ${answer.sites.length} site${answer.sites.length > 1 ? "s" : ""}, ${answer.reports} ${root.dataset.way === "sealed" ? "report" : "sum"}${answer.reports > 1 ? "s" : ""}, noise of power ${answer.power}${reach.mark && !reach.marked ? ` · ${reach.mark}` : ""}`;
   const said = answer.warnings ?? [];
