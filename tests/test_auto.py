@@ -112,6 +112,17 @@ def test_a_pattern_is_fitted_although_its_first_step_looks_hopeless():
     assert fit.mass[fit.support % 5 > 0].sum() < 0.2
 
 
+@pytest.mark.parametrize("shape", ["odd", "packs"])
+def test_zeros_are_no_part_of_a_pattern(shape):
+    """Odd numbers, packs of six beside single pieces; a third of the cells is empty."""
+    rng = np.random.default_rng(5)
+    packs = np.where(rng.random(20_000) < 0.6, 6 * rng.geometric(0.3, 20_000), rng.geometric(0.6, 20_000))
+    items = 2 * rng.geometric(0.25, 20_000) - 1 if shape == "odd" else packs
+    counts = np.append(items, np.zeros(10_000, dtype=np.int64))
+    noisy = noised(counts, 0.5)
+    assert distance(auto(noisy), counts) < distance(likelihood(noisy), counts)
+
+
 def test_zeros_say_nothing_of_their_neighbours():
     """70 % zeros and a hill at 30: next to 0 there is nothing, although the noise would hide some thousand cells."""
     rng = np.random.default_rng(0)

@@ -313,7 +313,7 @@ def test_packs_beside_single_pieces_beneath_crowded_cells(monkeypatch):
         return [abs(found.at_least(k).value - (counts >= k).sum()) / counts.size for k in range(1, 31)]
 
     error = max(errors())
-    monkeypatch.setattr(search.Search, "_set_astray", lambda self, found: None)
+    monkeypatch.setattr(search.Search, "_set_astray", lambda self, found, blocks: None)
     without = max(errors())
     print(f"{error:.3f}, without {without:.3f}")
     assert error < 0.5 * without

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpotrf
 
 from ..arrays import Floats
 from .fourier import FourierChannel, SeenRows
@@ -32,8 +33,9 @@ from .walk import JUMP, Prior, Walk, find_mode
 
 __all__ = ["Posterior", "covariance_of", "posterior"]
 
-RIDGE = 1e-9
-"""Added to a precision whose diagonal is scaled to 1: far below what a cell tells, far above rounding."""
+RIDGES = 1e-9, 1e-7, 1e-5, 1e-3
+"""Added to a precision whose diagonal is scaled to 1: far below what a cell tells, far above rounding. The next one is
+only for stiff walks and next to no cells, where rounding may leave more than that."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,8 +116,12 @@ def covariance_of(channel: FourierChannel, state: SeenRows, prior: Floats) -> Fl
     precision = prior + information
     scale = 1 / np.sqrt(np.diag(precision))
     precision *= np.outer(scale, scale)
-    np.einsum("ii->i", precision)[:] += RIDGE
-    half = solve_triangular(np.linalg.cholesky(precision), scale[:, None] * missing, lower=True, check_finite=False)
+    for ridge in RIDGES:
+        np.einsum("ii->i", precision)[:] += ridge
+        factor, info = dpotrf(precision, lower=1)
+        if info == 0:
+            break
+    half = solve_triangular(factor, scale[:, None] * missing, lower=True, check_finite=False)
     return np.asarray(missing + half.T @ half)
 
 

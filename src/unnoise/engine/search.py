@@ -107,8 +107,9 @@ AT_ONCE = 4
 """Atoms added in one round."""
 
 ONE_OF_MANY = 1 / len(FAMILIES)
-"""What points weigh where walks may hold atoms: as much as one family of walks. (With as much as all of them, two
-points are taken for a binomial law that eight noises hide in 3 of 10 runs, and reach comes out a fifth too large.)"""
+"""What points weigh where walks may hold atoms, and walks from which counts stray: as much as one family of walks.
+(With as much as all of them, two points are taken for a binomial law that eight noises hide in 3 of 10 runs, and reach
+comes out a fifth too large; and what noise hides, straying, would make smooth laws rough.)"""
 
 
 @dataclass
@@ -164,7 +165,9 @@ class Search:
             self._with_heads(share, loose=True)
         models = [self.best, min(self.leaders.values(), key=lambda leader: leader.value, default=None)]
         for period in sorted({p for model in models if model for p in likely_periods(self.channel, model.mass)}):
-            self._explored(Family("t", 2, period=period), 0, 1 / len(share) / len(PERIODS))
+            family = Family("t", 2, period=period)
+            for head in family.heads(self.channel.grid):
+                self._explored(family, head, 1 / len(share) / len(PERIODS))
         for leader in sorted(self.leaders.values(), key=lambda leader: -leader.score):
             self._set_free(leader)
             if isinstance(self.channel, FourierChannel) and leader.score > self.most - BEHIND:
@@ -219,7 +222,7 @@ class Search:
                     break  # scores up a ladder are concave
                 prior = Prior(walk, walk.precision(float(strengths[rung])))
                 if astray is not None:
-                    prior = Strayed(prior, self.channel.hold(prior.bands), astray)
+                    prior = Strayed(prior, astray)
                 blind = (family.period > 0 or astray is not None) and not scores  # a first step shows little of a gain
                 mode = find_mode(self.channel, prior, theta, max_iterations=PATIENCE,
                                  wanted=-np.inf if blind else wanted - log_weight)  # fmt: skip
@@ -275,7 +278,7 @@ class Search:
 
     def _set_astray(self, found: Model, blocks: Blocks) -> None:
         """Let every count stray from the walk by itself, further and further, while the evidence grows."""
-        family, weight, best = found.family, found.log_weight - math.log(len(STRAYING)), found
+        family, weight, best = found.family, found.log_weight + math.log(ONE_OF_MANY / len(STRAYING)), found
         assert family is not None
         for square in STRAYING:
             astray = np.zeros(blocks.size)  # counts of a block stray each by itself: their sum strays less
@@ -379,7 +382,8 @@ def find_models(
     best: Search | None = None
     for channel, start in zip(channels, starts):
         floor = -np.inf if best is None else best.most - 2 * math.log(best.channel.grid.stride)
-        search = _sharper(explore(channel, start, total, counts, floor=floor - FAIR), total, counts)
+        least = floor - FAIR if channel.collide else -np.inf  # a pattern among all counts begins with poor walks
+        search = _sharper(explore(channel, start, total, counts, least), total, counts)
         if channel is channels[-1] and places is not None:
             seeing: Any = search.channel
             mass = seeing.widths * np.exp(search.start if search.best is None else search.best.theta)

@@ -59,7 +59,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError, solve_banded, solve_triangular
+from scipy.linalg import LinAlgError, solve_triangular
 from scipy.special import gammaln, hyperu
 
 from ..arrays import Floats, Int64
@@ -78,9 +78,6 @@ JUMP = 3.0
 
 STIFFEST = 1e10
 """Largest precision of a row in θ: beyond, rounding would rule."""
-
-STILL = 1e-3
-"""Standard deviation of a θ that does not stray; its fourth power is far below any precision that matters."""
 
 STARTS = ((1.0,), (-1.0, 1.0), (1.0, -2.0, 1.0))
 
@@ -133,14 +130,6 @@ class Walk:
         w = np.minimum(strength * self.rise, STIFFEST / self.spread)
         w[self.free] = np.minimum(w[self.free], 1 / (JUMP**2 * self.spread[self.free]))
         return np.where(self.steps, w, self.fixed)
-
-    @property
-    def mean(self) -> Floats:
-        """θ in advance, where every difference is as expected."""
-        bands = np.zeros((self.order + 1, self.size))
-        for lag in range(self.order + 1):
-            bands[lag, : self.size - lag] = self.rows[self.order - lag, lag:]
-        return np.asarray(solve_banded((self.order, 0), bands, self.offset))
 
     def differences(self, theta: Floats) -> Floats:
         """D θ, less the start's mean."""
@@ -211,26 +200,26 @@ class Prior:
 
 
 class Strayed(Prior):
-    """The same with every θ astray by itself, by these variances: the covariance is (DᵀWD)⁻¹ + S², S² diagonal.
+    """The same with every θ astray by itself, by these variances: the covariance is (DᵀWD)⁻¹ + S, S diagonal.
 
-    Of that the inverse is S⁻¹·(1 − B⁻¹)·S⁻¹, B = 1 + S·DᵀWD·S, for which no walk is too stiff or too loose.
-
-    held : DᵀWD
+    With G = W^½·D the inverse is Gᵀ·(1 + G·S·Gᵀ)⁻¹·G, for which no walk is too stiff or too loose.
     """
 
-    def __init__(self, prior: Prior, held: Floats, variance: Floats) -> None:
-        s = np.sqrt(np.maximum(variance, STILL**2))
-        factor = np.linalg.cholesky(np.eye(s.size) + s[:, None] * held * s)
-        half = solve_triangular(factor, np.eye(s.size), lower=True, check_finite=False)
-        self.inverse = (np.eye(s.size) - half.T @ half) / np.outer(s, s)
-        self.walk, self.precision, self.mean = prior.walk, prior.precision, prior.walk.mean
-        self.bands = [np.append(np.diag(self.inverse, k), np.zeros(k)) for k in range(s.size)]
-        self.peak = prior.peak - float(np.log(np.diag(factor)).sum())
+    def __init__(self, prior: Prior, variance: Floats) -> None:
+        walk, n = prior.walk, prior.walk.size
+        self.walk, self.root, matrix = walk, np.sqrt(prior.precision), np.zeros((n, n))
+        for lag in range(min(walk.order + 1, n)):
+            matrix[np.arange(lag, n), np.arange(n - lag)] = (self.root * walk.rows[walk.order - lag])[lag:]
+        self.factor = np.linalg.cholesky(np.eye(n) + (matrix * variance) @ matrix.T)
+        self.half = solve_triangular(self.factor, matrix, lower=True, check_finite=False)
+        inverse = self.half.T @ self.half
+        self.bands = [np.append(np.diag(inverse, k), np.zeros(k)) for k in range(n)]
+        self.peak = prior.peak - float(np.log(np.diag(self.factor)).sum())
 
     def tension(self, theta: Floats) -> tuple[Floats, float]:
-        """Gradient and value of −log density, from its peak, which is at the mean."""
-        gradient = self.inverse @ (theta - self.mean)
-        return gradient, 0.5 * float((theta - self.mean) @ gradient)
+        """Gradient and value of −log density, from its peak."""
+        r = solve_triangular(self.factor, self.root * self.walk.differences(theta), lower=True, check_finite=False)
+        return self.half.T @ r, 0.5 * float(r @ r)
 
 
 # ── the mode ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -359,12 +348,12 @@ class Family:
         return f"{name}, head {head}" if head else name
 
     def heads(self, grid: Grid) -> tuple[int, ...]:
-        """Heads to be tried: none where 1 is far or the walk has a period; in log t the count 0 is always free.
+        """Heads to be tried: none where 1 is far; in log t the count 0 is always free, of a pattern it may be no part.
 
         A longer one must leave a step that is not free.
         """
         if grid.counts[0] > 1 or self.period:
-            return HEADS[:1]
+            return HEADS[: 1 + (grid.counts[0] == 0)]
         least, *longer = HEADS[1:] if self.coordinate == "log t" and grid.counts[0] == 0 else HEADS
         return least, *(head for head in longer if head < grid.walked - self.order)
 
