@@ -331,10 +331,11 @@ def _sharper(search: Search, total: float, counts: Int64) -> Search:
     """Give the counts that tower over both sides masses of their own beside the walk, if that is likelier.
 
     A walk loose enough for a few single counts is loose everywhere, and spreads their items to either side. Naming q of
-    n counts costs what freeing q of n steps does.
+    n counts costs what freeing q of n steps does. Where counts stray, chance towers: the best other walk is asked.
     """
     channel: Any = search.channel
-    blocks, best = channel.blocks, search.best
+    blocks, walks = channel.blocks, [model for model in search.models if not isinstance(model.prior, Strayed)]
+    best = max(walks, key=lambda model: model.score, default=None)
     if best is None or resolved(channel.noise) > 1 or blocks.size >= FINE_BELOW:
         return search
     theta = best.theta[: blocks.covered]
@@ -348,7 +349,7 @@ def _sharper(search: Search, total: float, counts: Int64) -> Search:
     start[tower] = level[tower]
     finer = channel.with_blocks(blocks.with_atoms(blocks.first[tower]))
     named = search.named + naming_cost(theta.size, tower.size)
-    found = explore(finer, np.append(start, own), total, counts, search.most, named)
+    found = explore(finer, np.append(start, own), total, counts, best.score, named)
     return _sharper(found, total, counts) if found.evidence > search.evidence else search
 
 
