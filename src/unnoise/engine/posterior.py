@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg import LinAlgError, solve_triangular
 from scipy.linalg.lapack import dpotrf
 
 from ..arrays import Floats
@@ -121,6 +121,8 @@ def covariance_of(channel: FourierChannel, state: SeenRows, prior: Floats) -> Fl
         factor, info = dpotrf(precision, lower=1)
         if info == 0:
             break
+    else:
+        raise LinAlgError("the precision of a posterior must be positive definite")
     half = solve_triangular(factor, scale[:, None] * missing, lower=True, check_finite=False)
     return np.asarray(missing + half.T @ half)
 

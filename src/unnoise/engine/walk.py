@@ -207,7 +207,8 @@ class Strayed(Prior):
 
     def __init__(self, prior: Prior, variance: Floats) -> None:
         walk, n = prior.walk, prior.walk.size
-        self.walk, self.root, matrix = walk, np.sqrt(prior.precision), np.zeros((n, n))
+        self.walk, self.precision = walk, prior.precision
+        self.root, matrix = np.sqrt(prior.precision), np.zeros((n, n))
         for lag in range(min(walk.order + 1, n)):
             matrix[np.arange(lag, n), np.arange(n - lag)] = (self.root * walk.rows[walk.order - lag])[lag:]
         self.factor = np.linalg.cholesky(np.eye(n) + (matrix * variance) @ matrix.T)
