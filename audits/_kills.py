@@ -172,9 +172,9 @@ def old_set_first() -> Iterator[None]:
     """Remove the old set before the new one is written."""
     real = groups.save_set
 
-    def save(folder: Any, sketches: Any) -> None:
+    def save(folder: Any, sketches: Any, *, new: bool = False) -> None:
         shutil.rmtree(folder, ignore_errors=True)
-        real(folder, sketches)
+        real(folder, sketches, new=new)
 
     groups.save_set = save
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -32,19 +33,19 @@ USERS, DAILY = 200_000, 20_000
 TASK = {"epsilon": "1", "cells": 2**17, "item_types": ["int"], "noun": "user"}
 
 
-def start(folder: Path, *options: str) -> tuple[subprocess.Popen[bytes], str]:
-    """Start a server on a free port and wait until it is ready."""
+def start(processes: list[subprocess.Popen[bytes]], folder: Path, *options: str) -> str:
+    """Start a server on a free port, one of the processes to end with this one, and wait until it is ready."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "unnoise", "serve", "--data", str(folder), "--port", str(port), *options]
     with open(f"{folder}.log", "wb") as log:
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
+        processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log))
     address = f"http://127.0.0.1:{port}"
     for _ in range(600):
         with contextlib.suppress(httpx.TransportError):
             if httpx.get(f"{address}/readyz", trust_env=False).status_code == 200:
-                return process, address
+                return address
         time.sleep(0.1)
     raise SystemExit(f"a server did not start: see {folder}.log")
 
@@ -91,20 +92,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--once", action="store_true", help="leave when everything has been sent")
     once = parser.parse_args().once
-    rng, processes = np.random.default_rng(2024), []
+    rng, processes = np.random.default_rng(2024), list[subprocess.Popen[bytes]]()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # by way of finally, as Ctrl-C
     with tempfile.TemporaryDirectory(prefix="unnoise-sites-") as name:
         place = Path(name)
         folders, addresses, servers = [place / "seed", place / "difference"], [], []
         try:
             for folder in folders:
-                process, address = start(folder, "--side", folder.name)
-                processes.append(process)
+                address = start(processes, folder, "--side", folder.name)
                 addresses.append(address)
                 with Client(address, token(folder)) as admin:
                     servers.append({"url": address, "token": admin.make_token("collector")})
             (place / "servers.json").write_text(json.dumps({"servers": servers}))
-            process, collector = start(place / "data", "--servers", str(place / "servers.json"))
-            processes.append(process)
+            collector = start(processes, place / "data", "--servers", str(place / "servers.json"))
             print(f"collector {collector}, servers {' and '.join(addresses)}", flush=True)
             with Client(collector, token(place / "data")) as admin:
                 send_shares(addresses, folders, admin, place, rng)

@@ -385,11 +385,29 @@ def test_names_that_are_no_files(shell, tmp_path):
         ("twice.csv", "column 'url' must be there once, got several of this name"),
         ("twice.csv.bz2", "column 'url' must be there once, got several of this name"),
         ("wide.csv", "looks like UTF-16; convert the file: iconv -f utf-16 -t utf-8"),
-        ("latin.csv", "latin.csv, first line: not UTF-8; convert the file: iconv -f latin1 -t utf-8"),
+        ("latin.csv", "latin.csv, first line: not UTF-8; convert it: iconv -f latin1 -t utf-8"),
     ):
         assert expected in shell.fails("profile", tmp_path / name, "-c", "url", "-e", "1")
     error = shell.fails("profile", tmp_path / "latin.csv", "-c", "straße", "-e", "1")
     assert "no column 'straße'; its header is not UTF-8; convert the file" in error
+
+
+def test_a_sketch_may_be_named_by_a_pattern_that_fits_one(shell, tmp_path):
+    for name in ("a1", "a2", "b1"):
+        Sketch.hashed(2**6, epsilon=1, item_types=["str"]).save(tmp_path / f"{name}.sketch")
+    by_name, by_pattern = (shell.json("inspect", tmp_path / f"b{sign}.sketch")["total"] for sign in "1*")
+    assert by_name == by_pattern
+    for command in ("inspect", "estimate"):
+        error = shell.fails(command, tmp_path / "a*.sketch")
+        assert error == "unnoise: one file must be given here, got 2 in quotes; leave the quotes out\n"
+
+
+@pytest.mark.parametrize(("format", "line"), [("csv", "%s,b"), ("lines", "%s"), ("uniq", " 1 %s")])
+def test_a_stream_that_is_no_utf_8_is_called_so(shell, format, line):
+    text = f"url,n\n{line % 'a'}\n{line % 'Köln'}\n" if format == "csv" else f"{line % 'Köln'}\n"
+    column = ["-c", "url"] if format == "csv" else []
+    error = shell.fails("profile", "-", "--format", format, *column, "-e", "1", stdin=text.encode("latin-1"))
+    assert error == "unnoise: standard input: not UTF-8; convert it: iconv -f latin1 -t utf-8\n"
 
 
 def test_version_and_help(shell):

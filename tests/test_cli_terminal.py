@@ -69,6 +69,17 @@ def test_a_terminal_is_told_what_was_promised(words):
     assert "t.sketch: ε = 5 for one occurrence" in text
 
 
+def test_a_terminal_and_nothing_else_is_told_of_rows_left_out(words):
+    """A misspelt key of NDJSON, which no header refuses, leaves all of them out."""
+    (words / "some.ndjson").write_text('{"url": "a"}\n{"url": "b"}\n{"user": 1}\n')
+    command = f"unnoise sketch {words}/some.ndjson -e 1 --cells 2^8 --force -o {words}/n.sketch -c"
+    for column, told in (("url", "unnoise: 1 row was left out"), ("ulr", "unnoise: all 3 rows were left out")):
+        text = " ".join(in_terminal(f"{command} {column}")[1].split())
+        assert told in text
+        assert ("are these the right columns, ulr?" in text) == (column == "ulr")
+        assert (pipe(f"{command} {column}").stdout, pipe(f"{command} {column}").stderr) == ("", "")
+
+
 def test_progress_with_rate_and_time_left(words):
     """A slow reader: the bar must appear, with rows, rate and time, and be gone at the end."""
     slow = f"(cat {words}/words.csv; for i in 1 2 3 4; do sleep 0.4; yes {'w' * 99} | head -n 90000; done)"  # 9 MB each

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -52,6 +53,64 @@ def test_no_link_is_followed_and_no_name_is_guessed(tmp_path: Path) -> None:
     assert len(names) == 20, "a new name each time"
     assert (tmp_path / "victim").read_text() == "precious"
     assert not (tmp_path / "out").is_symlink()
+
+
+@pytest.mark.parametrize("links", [True, False], ids=["links", "none"])
+def test_of_many_new_files_of_one_name_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    """All are open when the first is named; where a file system has no links, one that is there is kept as well."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    if not links:
+        monkeypatch.setattr(os, "link", refuse)
+    lost = 0
+    for index, one in enumerate([replacing(tmp_path / "out", new=True) for _ in range(5)]):
+        handle = one.__enter__()
+        if index == 0:
+            first = (one, handle)
+            continue
+        os.write(handle, b"another")
+        try:
+            one.__exit__(None, None, None)
+        except FileExistsError as error:
+            lost += error.filename == str(tmp_path / "out")
+    os.write(first[1], b"first")
+    with pytest.raises(FileExistsError, match="another program wrote it meanwhile"):
+        first[0].__exit__(None, None, None)
+    assert (lost, (tmp_path / "out").read_text()) == (3, "another")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_sketch_or_set_saved_as_new_leaves_an_old_one_alone(tmp_path: Path) -> None:
+    sketch = Sketch.hashed(2**6, epsilon=1, item_types=["str"])
+    sketch.save(tmp_path / "a", new=True)
+    grouped = GroupedSketch(["x", "y"], lambda: Sketch.hashed(2**6, epsilon=1, item_types=["str"]))
+    grouped.save(tmp_path / "set", new=True)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for secret, name in ((sketch, "a"), (grouped, "set")):
+        with pytest.raises(FileExistsError, match="exists by now"):
+            secret.save(tmp_path / name, new=True)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_of_two_new_sets_of_one_name_the_first_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second looked before the first had its name."""
+    sets = [GroupedSketch([name], lambda: Sketch.hashed(2**6, epsilon=1, item_types=["str"])) for name in "xy"]
+    rename = os.rename
+
+    def after_another(old: str, new: str) -> None:
+        monkeypatch.setattr(os, "rename", rename)
+        sets[0].save(tmp_path / "set", new=True)
+        rename(old, new)
+
+    monkeypatch.setattr(os, "rename", after_another)
+    with pytest.raises(FileExistsError, match="exists by now"):
+        sets[1].save(tmp_path / "set", new=True)
+    assert GroupedSketch.load(tmp_path / "set").groups == ("x",)
+    assert [path.name for path in tmp_path.iterdir()] == ["set"]
 
 
 def test_a_pipe_a_device_or_a_folder_is_never_replaced(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ import pytest
 from command_tools import run_in
 from unnoise.answers.compare import compare
 from unnoise.answers.estimate import TOO_NOISY, Estimate
-from unnoise.answers.export import SUFFIXES, WRITERS, comparison_document
+from unnoise.answers.export import SUFFIXES, WRITERS, answers_document, comparison_document
 from unnoise.answers.questions import Asked, Sheet, noun, sheets
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.answers.render import first_sentence, sensible
@@ -29,6 +29,7 @@ from unnoise.api import direct
 from unnoise.cli import _output, main
 from unnoise.cli._output import check_output, print_sheets
 from unnoise.errors import InputError
+from unnoise.ledger import Ledger
 from unnoise.sketches.sketch import Sketch
 
 COUNTS = np.repeat([0, 1, 2, 7], [400, 300, 200, 100])
@@ -74,6 +75,36 @@ def test_json_holds_everything(document, found):
     assert {"kind", "data_share", "marked"} <= set(answers["distinct"])
 
 
+def test_json_and_tables_hold_the_same_numbers_and_words_without_digits_of_rounding():
+    """A program that counts 38.99999999999999 items has learnt nothing; one file and another must not differ either."""
+    noise = np.subtract(*np.random.default_rng(1).geometric(1 - np.exp(-0.3), (2, COUNTS.size)))
+    found = {name: reconstruct(COUNTS + noise, epsilon=0.3, method="isotonic") for name in ("=North", "South")}
+    document = profiles_document(sheets(found, ASKED), title="", guarantee="")
+    whole, long = json.loads(WRITERS[".json"](document)), document.long()
+    rows = [dict(zip(long, row)) for row in zip(*long.values())]
+    assert all(float(f"{row[key]:.12g}") == row[key] for row in rows for key in ("estimate", "low", "high"))
+    for row in rows:
+        answer = whole["groups"][row["group"]]["answers"].get(row["question"])
+        if answer is not None:
+            told = tuple(answer[key] for key in ("value", "low", "high", "data_share", "note"))
+            assert told == tuple(row[key] for key in ("estimate", "low", "high", "data_share", "note"))
+    ranges = [row["note"] for row in rows if row["question"] == "range"]
+    assert document.tables()["frequencies"]["note"] == ranges
+    assert any(ranges)
+    items = whole["groups"]["=North"]["entries"]["items"]
+    assert items == [float(f"{x:.12g}") for x in items]
+
+
+@pytest.mark.parametrize("word", ["time", "note/note", "low/low"])
+def test_items_may_be_called_what_a_column_is_called(found, word):
+    asked = Asked(noun=noun(word))
+    named = {name: Sheet.of(sheet.profile, asked) for name, sheet in found.items()}
+    table = profiles_document(named, title="", guarantee="").tables()["frequencies"]
+    assert list(table) == ["group", "times", "items", "low", "high", "note"]
+    assert table["times"][0] == "1"
+    assert all(low <= high for low, high in zip(table["low"], table["high"]))
+
+
 def test_xlsx_has_a_sheet_per_table(document):
     with zipfile.ZipFile(io.BytesIO(WRITERS[".xlsx"](document))) as book:
         names = book.read("xl/workbook.xml").decode()
@@ -103,6 +134,16 @@ def test_a_comparison_in_all_kinds():
         data = WRITERS[suffix](document)
         assert b"isotonic" in data or suffix == ".xlsx", suffix
     assert b"<table" in WRITERS[".html"](document)
+
+
+def test_a_page_of_answers_marks_them_where_a_phone_shows_it():
+    """In the first cell of the row: the last column of a wide table is out of sight there."""
+    answers = {"overlap": Estimate(1300, 900, 0, 5300, marked=True), "retained": Estimate(0.4, 0.05, 0.3, 0.5)}
+    page = WRITERS[".html"](answers_document(answers, ["a", "b"])).decode()
+    assert f"<td>overlap <span class='tag'>{TOO_NOISY}</span></td><td class='number'>1,300</td>" in page
+    assert "<td>retained</td><td class='number'>0.4</td>" in page
+    assert "data share" in page
+    assert "<th>note" not in page
 
 
 def test_other_ends_of_names_are_refused():
@@ -402,8 +443,26 @@ def test_an_output_that_appears_while_rows_are_read_is_kept(tmp_path, monkeypatc
     assert not (tmp_path / "spent.ledger").exists()
 
 
+@pytest.mark.parametrize("words", [("profile", "-o", "out.html"), ("sketch", "--cells", "128", "-o", "out.sketch")])
+def test_an_output_that_appears_after_the_last_look_is_kept(tmp_path, monkeypatch, words):
+    """Nothing but the name itself tells two commands apart that write at once; an answer is printed none the less."""
+    (tmp_path / "rows.csv").write_text("url\na\nb\na\n")
+    out, write = tmp_path / words[-1], Ledger.write
+
+    def then_another_writes(*told):
+        write(*told)
+        out.write_text("paid for")
+
+    monkeypatch.setattr(Ledger, "write", then_another_writes)
+    done = run_in(tmp_path, words[0], "rows.csv", "-c", "url", "-e", 1, "--ledger", "my.ledger", *words[1:])
+    assert (done.returncode, out.read_text()) == (2, "paid for")
+    assert "another program wrote it meanwhile" in done.stderr
+    assert ("distinct items" in done.stdout) == (words[0] == "profile")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["my.ledger", out.name, "rows.csv"]
+
+
 def test_an_answer_that_the_disk_does_not_take_is_printed(tmp_path, monkeypatch):
-    def full(*_):
+    def full(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     (tmp_path / "rows.csv").write_text("url\na\nb\na\n")

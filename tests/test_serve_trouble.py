@@ -5,9 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import os
+import signal
 import struct
+import subprocess
+import sys
 import tarfile
+import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -266,3 +272,18 @@ def test_a_token_is_revoked_without_its_secret():
         client.revoke("un_0123456789abcdef_secret")
         client.revoke("0123456789abcdef")
     assert seen == ["/tokens/0123456789abcdef"] * 2
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="asks Linux for the children of a process")
+def test_the_demonstration_takes_its_servers_with_it(tmp_path):
+    """SIGTERM while the first server starts: nothing of it stays behind, neither process nor folder."""
+    script = Path(__file__).parent.parent / "scripts" / "demo_sites.py"
+    with subprocess.Popen([sys.executable, str(script)], env={**os.environ, "TMPDIR": str(tmp_path)}) as demo:
+        children, until = Path(f"/proc/{demo.pid}/task/{demo.pid}/children"), time.monotonic() + 60
+        while not (started := children.read_text().split()) and time.monotonic() < until:
+            time.sleep(0.1)
+        demo.terminate()
+        assert demo.wait(60) == 128 + signal.SIGTERM
+    assert started
+    assert not any(Path(f"/proc/{child}").exists() for child in started)
+    assert list(tmp_path.iterdir()) == []

@@ -64,6 +64,22 @@ def test_a_request_that_kills_its_workers_is_refused(request_of_a_report):
     asyncio.run(run())
 
 
+def test_a_fault_is_called_one_and_costs_no_worker(request_of_a_report):
+    """It was taken for a lack of memory, and three workers died of it."""
+
+    async def run() -> None:
+        workers = Workers(1, seconds=600)
+        try:
+            reply = await workers.do("no such work")
+            assert reply == {"error": "a fault of unnoise itself, KeyError: the collector's log says where"}
+            assert (await workers.do("verify", **request_of_a_report))["power"] == "1"
+            assert len(workers._all) == 1
+        finally:
+            await workers.close()
+
+    asyncio.run(run())
+
+
 def test_a_request_without_end_is_given_up(request_of_a_report):
     async def run() -> None:
         workers = Workers(1, seconds=0.01)

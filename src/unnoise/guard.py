@@ -44,8 +44,8 @@ from ._sampler import _system_stream as system_stream
 from .errors import PrivacyError
 
 __all__ = [
-    "ENDED", "Guarded", "all_of", "apart", "changing", "crew", "frozen", "letting_out", "new_identity", "quiet",
-    "replacing", "require_writable", "sync_folder", "this_process", "unprotected", "wipe", "write_whole",
+    "ENDED", "Guarded", "all_of", "apart", "changing", "crew", "exists_by_now", "frozen", "letting_out", "new_identity",
+    "quiet", "replacing", "require_writable", "sync_folder", "this_process", "unprotected", "wipe", "write_whole",
 ]  # fmt: skip
 
 WIPE_ON_FORK = 18
@@ -256,8 +256,11 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[int]:
-    """Yield the descriptor of a new file, which replaces the one at ``path`` when the block ends well."""
+def replacing(path: str | os.PathLike[str], mode: int = 0o666, *, new: bool = False) -> Iterator[int]:
+    """Yield the descriptor of a new file, which replaces the one at ``path`` when the block ends well.
+
+    ``new``: there must be none by then, or it stays and this one is refused.
+    """
     target = Path(path)
     _require_replaceable(target)
     temporary = target.with_name(f".{target.name[:80]}.{new_identity().hex()}.tmp")
@@ -268,7 +271,10 @@ def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[int]:
             os.fsync(handle)
         finally:
             os.close(handle)
-        os.replace(temporary, target)
+        if new:
+            _put_new(temporary, target)
+        else:
+            os.replace(temporary, target)
     except BaseException as error:
         if isinstance(error, OSError) and error.errno in NO_ROOM and error.filename is None:
             error.filename = os.fspath(target)  # of a write, which names no file
@@ -276,6 +282,26 @@ def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[int]:
             temporary.unlink()
         raise
     sync_folder(target.absolute().parent)
+
+
+def _put_new(temporary: Path, target: Path) -> None:
+    """Name a file that has no name but a temporary one: a second name, unlike a rename, never replaces a first."""
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        raise exists_by_now(target) from None
+    except OSError:  # a file system without such names: what is left is a look just before
+        if os.path.lexists(target):
+            raise exists_by_now(target) from None
+        os.rename(temporary, target)
+    else:
+        temporary.unlink()
+
+
+def exists_by_now(target: Path) -> FileExistsError:
+    """Return what is raised where another program was faster."""
+    said = "exists by now: another program wrote it meanwhile, so it was left alone and nothing was written"
+    return FileExistsError(errno.EEXIST, said, os.fspath(target))
 
 
 def sync_folder(folder: Path) -> None:
@@ -287,10 +313,12 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def write_whole(path: str | os.PathLike[str], content: str | bytes | memoryview, mode: int = 0o666) -> None:
-    """Write a text or bytes into a file, whole or not at all."""
+def write_whole(
+    path: str | os.PathLike[str], content: str | bytes | memoryview, mode: int = 0o666, *, new: bool = False
+) -> None:
+    """Write a text or bytes into a file, whole or not at all; ``new``: not over one that is there."""
     rest = memoryview(content.encode() if isinstance(content, str) else content)
-    with replacing(path, mode) as handle:
+    with replacing(path, mode, new=new) as handle:
         while rest:
             rest = rest[os.write(handle, rest) :]
 

@@ -147,8 +147,9 @@ class Ledger:
 
     def _require(self, entries: Sequence[Entry], epsilon: Fraction, unit: str) -> None:
         """Refuse what would pass a limit, this ledger's or the last one written for a data set and unit."""
-        before, last = sums(entries), [entry for entry in entries if entry.what == "limit" and entry.unit == unit]
+        last = [entry for entry in entries if entry.what == "limit" and entry.unit == unit]
         limits = {name: entry.epsilon for entry in last for name in entry.data}
+        before = sums(entries) if limits or self._most is not None else {}
         for name in self.names:
             spent = before.get((name, unit), Fraction(0))
             for limit in (one for one in (limits.get(name), self._most) if one is not None):

@@ -37,7 +37,7 @@ from ..errors import ConvergenceError, InputError
 from ..estimators.side_by_side import Together, covariance, side_by_side
 from .estimate import Columnar, Estimate, number
 from .modelled import left_open
-from .questions import mark
+from .questions import mark, tidied, told
 from .sites import SURE, Gathered, as_estimate, beside, occurrences_of, reach_of
 
 __all__ = ["Rules", "SiteRow", "SiteTable", "project", "table_of"]
@@ -74,8 +74,8 @@ class SiteRow:
     def to_dict(self) -> dict[str, Any]:
         """Return the row as plain Python."""
         return {
-            "sites": list(self.sites), "periods": list(self.periods), "reach": self.reach.to_dict(),
-            "exactly": [e.to_dict() for e in self.exactly], "occurrences": self.occurrences.to_dict(),
+            "sites": list(self.sites), "periods": list(self.periods), "reach": told(self.reach),
+            "exactly": [told(e) for e in self.exactly], "occurrences": told(self.occurrences),
         }  # fmt: skip
 
 
@@ -115,8 +115,8 @@ class SiteTable(Columnar):
         }
         for name in ("reach", "occurrences"):
             answers = [getattr(row, name) for row in self.rows]
-            found |= {name: [e.value for e in answers], f"{name}_low": [e.low for e in answers],
-                      f"{name}_high": [e.high for e in answers]}
+            found |= {name: [tidied(e.value) for e in answers], f"{name}_low": [tidied(e.low) for e in answers],
+                      f"{name}_high": [tidied(e.high) for e in answers]}
         return {**found, "note": [mark(row.reach) for row in self.rows]}
 
     def __str__(self) -> str:

@@ -12,13 +12,14 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from ..text import inert, inert_html
 from .estimate import Estimate
-from .questions import mark
-from .render import HUGE, NO_LIMIT, Columns, csv_text, plain
+from .questions import mark, tidied, told
+from .render import HUGE, MEASURES, NO_LIMIT, Columns, csv_text, plain
 from .report import Document, page_style
 
 if TYPE_CHECKING:
@@ -118,15 +119,23 @@ def _markdown(document: Document) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
+def _html_table(columns: Mapping[str, Sequence[Any]]) -> str:
+    """Write a table; what must be known of a row stands in its first cell, which a phone shows as well."""
+    shown = {name: column for name, column in columns.items() if name != "note"}
+    kinds = ["" if isinstance(next(iter(column), ""), str) else " class='number'" for column in shown.values()]
+    head = "".join(f"<th{kind}>{inert_html(name.replace('_', ' '))}</th>" for name, kind in zip(shown, kinds))
+    rows = []
+    for row, note in zip(zip(*shown.values()), columns.get("note") or repeat("")):
+        cells = [f"<td{kind}>{inert_html(cell)}" for cell, kind in zip(_shown_row(row), kinds)]
+        cells[0] += f" <span class='tag'>{inert_html(note)}</span>" if note else ""
+        rows.append(f"<tr>{'</td>'.join(cells)}</td></tr>")
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+
 def _plain_page(title: str, lead: str, tables: Mapping[str, Columns], about: Mapping[str, str]) -> str:
     """Return a small page of tables, in the style of the report."""
-    parts = [f"<h1>{inert_html(title)}</h1><p class='lede'>{inert_html(lead)}</p>"]
-    for columns in tables.values():
-        head = "".join(f"<th>{inert_html(name)}</th>" for name in columns)
-        cells = ("".join(f"<td>{inert_html(cell)}</td>" for cell in _shown_row(row)) for row in zip(*columns.values()))
-        body = "".join(f"<tr>{row}</tr>" for row in cells)
-        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        parts.append(f"<div class='card scroll'>{table}</div>")
+    parts = [f"<h1 style='margin-top: 1em'>{inert_html(title)}</h1><p class='lede'>{inert_html(lead)}</p>"]
+    parts += [f"<div class='card scroll'>{_html_table(columns)}</div>" for columns in tables.values()]
     parts += [f"<p><b>{inert_html(name)}</b>: {inert_html(text)}</p>" for name, text in about.items()]
     return (
         "<!doctype html><html lang='en'><head><meta charset='utf-8'><meta name='viewport' "
@@ -155,12 +164,12 @@ def answers_document(found: Mapping[str, Estimate], files: Sequence[str]) -> Doc
     """Return what is to be written about named answers from sketches beside each other."""
     rows = list(found.values())
     table: dict[str, list[Any]] = {
-        "answer": list(found), "estimate": [e.value for e in rows], "low": [e.low for e in rows],
-        "high": [e.high for e in rows], "data_share": [e.data_share for e in rows], "note": [mark(e) for e in rows],
-    }  # fmt: skip
+        "answer": list(found), **{name: [tidied(getattr(e, key)) for e in rows] for name, key in MEASURES.items()},
+        "data_share": [tidied(e.data_share) for e in rows], "note": [mark(e) for e in rows],
+    }
     name, first = next(iter(found.items()))
     lead = f"{name.capitalize()} of {len(files)} sketches: {_in_words(first)}."
-    whole = {**{name: estimate.to_dict() for name, estimate in found.items()}, "sketches": list(files)}
+    whole = {**{name: told(estimate) for name, estimate in found.items()}, "sketches": list(files)}
     return _document("Sites beside each other", lead, {"answers": table}, whole, ABOUT)
 
 

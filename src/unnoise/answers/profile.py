@@ -464,7 +464,13 @@ class Profile:
         are shares.
         """
         level = check_level(level)
-        share, items = (self._answers(self.support, self.support, level, unit) for unit in (self.items, 1.0))
+        items, all_items = self._answers(self.support, self.support, level, 1.0), self.items
+        most = np.maximum(np.minimum(items.high, all_items), items.value)
+        share = Answers(items.value, items.stderr, np.minimum(items.low, all_items), most)
+        if all_items == 0:
+            share = self._answers(self.support, self.support, level, all_items)
+        else:
+            share = Answers(*(column / all_items for column in share))
         return {
             "count": self.support, "items": items.value, "low": items.low, "high": items.high, "stderr": items.stderr,
             "share": share.value, "share_low": share.low, "share_high": share.high,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DISTINCT", "ENTROPY", "ITEM", "MEDIAN", "TOTAL", "Asked", "Noun", "Question", "Sheet", "at_least",
-    "count_ranges", "exactly", "mark", "noun", "question", "sheets", "true_curve",
+    "count_ranges", "exactly", "mark", "noun", "question", "sheets", "tidied", "told", "true_curve",
 ]  # fmt: skip
 
 REACHES = (2, 3, 5, 10, 100, 1000)
@@ -307,3 +307,18 @@ def mark(estimate: Estimate) -> str:
     if half > WIDE * abs(estimate.value) and (abs(estimate.value) >= 1 or half > FEW):
         return "unreliable"
     return "mostly model" if estimate.kind == "model" and estimate.data_share < WIDE else ""
+
+
+def told(estimate: Estimate) -> dict[str, Any]:
+    """Return an answer as programs get it: plain Python, with the words that tables have for it."""
+    said = {name: tidied(x) if isinstance(x, float) else x for name, x in estimate.to_dict().items()}
+    return {**said, "note": mark(estimate)}
+
+
+def tidied(x: float) -> float:
+    """Return a number without the digits that are rounding alone.
+
+    >>> tidied(38.99999999999999), tidied(0.1 + 0.2), tidied(float("inf"))
+    (39.0, 0.3, inf)
+    """
+    return float(f"{x:.12g}")

@@ -10,11 +10,12 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..arrays import Int64
 from ..text import inert_cell, inert_html
 from .estimate import Estimate
-from .questions import MEDIAN, TOTAL, Asked, Sheet, mark
+from .questions import MEDIAN, TOTAL, Asked, Sheet, mark, tidied, told
 
 if TYPE_CHECKING:
     from .profile import Profile, Table
@@ -35,6 +36,9 @@ HUGE = 1e12
 
 NO_LIMIT = 2.0**53
 """Hardly any data have such counts: where an interval goes on to here and its value does not, nothing ended it."""
+
+MEASURES = {"estimate": "value", "low": "low", "high": "high"}
+"""What tables for programs call the numbers of an answer."""
 
 EXPORTED = 10_000
 """Most entries written by ``whole_dict``; the rest is in ``to_arrow`` and its kin."""
@@ -264,8 +268,8 @@ def whole_dict(named: Mapping[str, Sheet], guarantee: str) -> dict[str, Any]:
             "power": float(noise.power),
             "level": level,
             "headline": {"question": sheet.asked.head.key, "sentence": said.text, "note": said.mark},
-            "answers": {key: {**answer.to_dict(), "note": mark(answer)} for key, answer in sheet.answers.items()},
-            "entries": {key: column[:EXPORTED].tolist() for key, column in profile.columns(level).items()},
+            "answers": {key: told(answer) for key, answer in sheet.answers.items()},
+            "entries": {key: _plain_column(column[:EXPORTED]) for key, column in profile.columns(level).items()},
             "entries_left_out": max(0, int(profile.support.size) - EXPORTED),
             "notices": [{"code": notice.code, "text": notice.text} for notice in profile.notices],
             "warnings": list(profile.warnings),
@@ -273,6 +277,10 @@ def whole_dict(named: Mapping[str, Sheet], guarantee: str) -> dict[str, Any]:
         }
     body = found[""] if list(found) == [""] else {"groups": found}
     return {**body, "guarantee": guarantee} if guarantee else body
+
+
+def _plain_column(column: NDArray[Any]) -> list[Any]:
+    return column.tolist() if column.dtype.kind == "i" else [tidied(x) for x in column.tolist()]
 
 
 def plain(value: Any) -> Any:
@@ -313,9 +321,9 @@ def long_table(named: Mapping[str, Sheet]) -> Columns:
     columns |= {"question": [r[1] for r in rows], "first": [r[2] for r in rows], "last": [r[3] for r in rows]}
     answers = [row[4] for row in rows]
     return columns | {
-        "estimate": [e.value for e in answers], "low": [e.low for e in answers], "high": [e.high for e in answers],
+        **{name: [tidied(getattr(e, key)) for e in answers] for name, key in MEASURES.items()},
         "level": [e.level for e in answers], "interval": [e.kind for e in answers],
-        "data_share": [e.data_share for e in answers], "note": [mark(e) for e in answers],
+        "data_share": [tidied(e.data_share) for e in answers], "note": [mark(e) for e in answers],
     }  # fmt: skip
 
 

@@ -397,5 +397,8 @@ def _frequencies(named: Mapping[str, Sheet], groups: bool) -> Columns:
     columns["times"] = [span(first, last) for _, first, last, _ in rows]
     many = next(iter(named.values())).asked.noun.many
     estimates = [_whole(row[3]) for row in rows]
-    return columns | {many: [e.value for e in estimates], "low": [e.low for e in estimates],
-                      "high": [e.high for e in estimates]}  # fmt: skip
+    beside: dict[str, list[Any]] = {
+        "low": [e.low for e in estimates], "high": [e.high for e in estimates], "note": [mark(row[3]) for row in rows],
+    }  # fmt: skip
+    named_so = many in columns or many in beside  # the items may be called times, lows or notes
+    return columns | {"items" if named_so else many: [e.value for e in estimates]} | beside

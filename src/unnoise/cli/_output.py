@@ -107,7 +107,7 @@ def show_profiles(
     if showing.output is not None:
         document = profiles_document(named, title=showing.title or "Private frequency profile", guarantee=guarantee)
         try:
-            write_document(document, showing.output)
+            write_document(document, showing.output, new=not showing.force)
         except OSError as error:
             if showing.output == "-":
                 raise
@@ -118,14 +118,14 @@ def show_profiles(
         print_sheets(named, guarantee, as_json=showing.as_json)
 
 
-def write_document(document: Document, output: str) -> None:
-    """Write a document as the end of the name says; - is the page, to standard output."""
+def write_document(document: Document, output: str, *, new: bool) -> None:
+    """Write a document as the end of its name says, ``new`` or over an old one; - is the page, to standard output."""
     from ..answers.export import WRITERS
 
     with saying(f"writing {'the page' if output == '-' else output}"):
         content = WRITERS[".html" if output == "-" else PurePath(output).suffix.lower()](document)
         if output != "-":
-            write_whole(output, content)
+            write_whole(output, content, new=new)
     if output == "-":
         sys.stdout.write(content.decode())
         return
@@ -375,16 +375,18 @@ def with_progress(source: Source, wanted: Wanted) -> Iterator[Rows]:
 
     Rows that are left out are told there as well, and nowhere else.
     """
-    console, dropped = screen(stderr=True), 0
+    console, kept, dropped = screen(stderr=True), 0, 0
     shown = console.is_terminal and not console.is_dumb_terminal  # which could not take the line away again
     with _reading(console, source.rows()) if shown else nullcontext() as line:
         for rows in source.batches(wanted):
             yield rows
-            dropped += rows.dropped
+            kept, dropped = kept + rows.size, dropped + rows.dropped
             if line is not None:
                 line.advance(line.tasks[0].id, rows.size + rows.dropped)
     if dropped:
-        note(f"unnoise: {dropped:,} rows were left out because a column was empty (shown here only, kept nowhere)")
+        some = f"{'' if kept else 'all '}{dropped:,} row{' was' if dropped == 1 else 's were'}"
+        right = "" if kept else f": are these the right columns, {', '.join(wanted.names)}?"
+        note(f"unnoise: {some} left out because a column was empty (shown here only, kept nowhere){right}")
 
 
 def _reading(console: Console, total: int | None) -> AbstractContextManager[Progress]:

@@ -110,7 +110,7 @@ def sketch(request: Sketching) -> None:
     charge = open_charge(request, "sketch", request.charged, request.unit)
     target = sketch_data(request, {"label": request.label, "site": request.site, "period": request.period})
     charge.write(request.output, force=request.force, folder=grouped)
-    save_sketch(target, request.output)
+    save_sketch(target, request.output, new=not request.force)
     if request.output != "-":
         note(f"{request.output}: {target.guarantee}")
 
@@ -346,7 +346,9 @@ def local_path(path: str) -> Iterator[Path]:
         if not os.path.exists(path):
             from ..reading.formats import expand
 
-            expand(path)  # says what comes close
+            path, *others = map(str, expand(path))  # says what comes close where there is none
+            if others:
+                raise InputError(f"one file must be given here, got {len(others) + 1} in quotes; leave the quotes out")
         yield Path(path)
         return
     with tempfile.TemporaryDirectory(prefix="unnoise-") as folder:
@@ -381,14 +383,14 @@ def check_stream(*, grouped: bool) -> None:
         raise InputError("a sketch is binary: send standard output to a file or a pipe")
 
 
-def save_sketch(target: Sketch | GroupedSketch, path: str) -> None:
-    """Save a sketch to a file or to standard output, a set of groups to a folder."""
+def save_sketch(target: Sketch | GroupedSketch, path: str, *, new: bool) -> None:
+    """Save a sketch to a file, ``new`` or over an old one, or to standard output, a set of groups to a folder."""
     from ..reading.groups import GroupedSketch
     from ._output import saying
 
     if path != "-":
         with saying(f"writing {path}"):
-            target.save(path)
+            target.save(path, new=new)
         return
     check_stream(grouped=isinstance(target, GroupedSketch))
     with tempfile.TemporaryDirectory(prefix="unnoise-") as folder:

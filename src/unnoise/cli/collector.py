@@ -410,7 +410,7 @@ def task_shares(request: WritingShareTask) -> None:
             raise InputError(f"task {task.id} must be one of two servers, got way {task.way}: sites send sketches")
         message = task.for_servers(request.period).to_bytes()
         client.reports(request.name, period=request.period)
-    write_whole(request.output, message)
+    write_whole(request.output, message, new=not request.force)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -91,6 +91,8 @@ def _counted(source: Any, wanted: Any) -> Any:
 
 unnoise plan --epsilon 1 --cells 100000 --shape power:2.2
 
+unnoise plan --kind hashed --items 20000 --merges 8 -e 1   (which number of cells?)
+
 unnoise plan --cells 2^20 --shape poisson:5 --target 0.05
 
 unnoise plan --kind hashed --items 1000000 --cells 2^20 --merges 7 -e 1
@@ -161,7 +163,7 @@ def compare(request: Comparing) -> None:
         found.plot(request.plot)
         note(f"picture written to {request.plot}")
     if request.output is not None:
-        write_document(comparison_document(found), request.output)
+        write_document(comparison_document(found), request.output, new=not request.force)
     if request.as_json:
         print_json(found.to_dict())
     elif request.output != "-":

@@ -54,7 +54,7 @@ def merge(
                 raise InputError(f"{files[0]} and {name} must both be sketch files or both be sets of groups")
             first.merge(other)
             step(index, len(files))
-        save_sketch(first, output)
+        save_sketch(first, output, new=not force)
     if output != "-":
         note(f"{output}: {first.guarantee}")
 

@@ -54,7 +54,7 @@ def union(
     _check(output, files, force)
     with saying("answering"):
         found = {"union": answer(*files, max_count=_bound(once))}
-    _show(found, files, output, as_json)
+    _show(found, files, output, force, as_json)
 
 
 @app.command(
@@ -78,7 +78,7 @@ def overlap(
         if len(files) == 2:
             found["only in the first"] = sites.unique_reach(*files, max_count=bound)
             found["retained"] = sites.retention(*files, max_count=bound)
-    _show(found, files, output, as_json)
+    _show(found, files, output, force, as_json)
 
 
 @app.command(
@@ -117,7 +117,7 @@ def table(
         every = max(len(row.sites) for row in rows)
         rows = tuple(row for row in rows if len(row.sites) == every)
     if output is not None:
-        write_document(table_document(SiteTable(rows)), output)
+        write_document(table_document(SiteTable(rows)), output, new=not force)
     if as_json:
         print_json(SiteTable(rows).to_dict())
     elif output != "-":
@@ -149,17 +149,18 @@ def _check(output: str | None, files: list[str], force: bool) -> None:
     check_output(output, files, force=force, document=True)
 
 
-def _show(found: dict[str, Estimate], files: list[str], output: str | None, as_json: bool) -> None:
+def _show(found: dict[str, Estimate], files: list[str], output: str | None, force: bool, as_json: bool) -> None:
     """Write answers into the file asked for, if any, and print them as a table or as JSON."""
     from ..answers.export import answers_document
     from ..answers.questions import mark
     from ..answers.render import rich_table
     from ._output import print_json, screen, write_document
 
+    document = answers_document(found, files)
     if output is not None:
-        write_document(answers_document(found, files), output)
+        write_document(document, output, new=not force)
     if as_json:
-        print_json({name: estimate.to_dict() for name, estimate in found.items()})
+        print_json(document.whole())
         return
     if output == "-":
         return
@@ -214,7 +215,7 @@ def share_task(
         item_types=("int",) if integers else ("str",), max_contributions=max_contributions, sums=sums,
         least_sites=least_sites, occurrences=occurrences,
     )  # fmt: skip
-    write_whole(output, made.to_bytes())
+    write_whole(output, made.to_bytes(), new=not force)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,7 +280,7 @@ def share_split(request: Splitting) -> None:
         charge.write(None, force=request.force)
         with ExitStack() as both:  # or neither
             for output, share in zip(request.outputs, (shares.seed, shares.difference)):
-                handle = both.enter_context(replacing(output))
+                handle = both.enter_context(replacing(output, new=not request.force))
                 with open(handle, "wb", closefd=False) as file:
                     file.write(share)
 
@@ -360,7 +361,7 @@ def _reply(folder: Path, output: Path, force: bool, read: Path | None, ask: Call
 
     check_output(str(output), [] if read is None else [str(read)], force=force)
     with saying(f"writing {output}"), Server.open(folder) as server, nullcontext() if read is None else _named(read):
-        write_whole(output, ask(server))
+        write_whole(output, ask(server), new=not force)
 
 
 @app.command(
@@ -382,7 +383,7 @@ def combine(
     check_output(str(output), map(str, (first, second, task)), force=force)
     with saying(f"writing {output}"):
         sketch = add(_task(task), first.read_bytes(), second.read_bytes())
-        sketch.save(output)
+        sketch.save(output, new=not force)
     note(f"{output}: {sketch.guarantee}")
 
 

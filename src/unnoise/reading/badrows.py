@@ -25,6 +25,8 @@ __all__ = ["bad_json_row", "explain"]
 LONGEST = 200
 """Most characters of a reader's own message."""
 
+NO_UTF8 = "not UTF-8; convert it: iconv -f latin1 -t utf-8"
+
 WITHOUT_VALUES = re.compile(
     r"conversion from `\w+` to `\w+` failed in column '[^']*'|cannot compare string with numeric type"
 )
@@ -46,6 +48,9 @@ def explain(source: Source, where: Location | None, error: BaseException, *, row
     reason = f": {first}" if kind.typed else ""  # what readers say of structure; of text they quote the text
     if where is None or isinstance(where, str):
         label = source.name if where is None else where
+        said = first.lower().replace("-", "")  # Arrow, Python and polars each spell it their way
+        if not kind.typed and ("utf8" in said or isinstance(error, UnicodeError)):
+            return f"{label}: {NO_UTF8}"
         return f"{label}: not readable as {kind.name}{reason}"
     if where.stat().st_size == 0:
         return f"{where}: the file is empty"
@@ -84,7 +89,7 @@ def _bad_text(path: Location) -> str:
                 line.decode("utf-8")
             except UnicodeDecodeError:
                 where = f"row {number}" if number else "first line"
-                return f"{path}, {where}: not UTF-8; convert the file: iconv -f latin1 -t utf-8"
+                return f"{path}, {where}: {NO_UTF8}"
     return ""
 
 

@@ -24,6 +24,7 @@ Version 1 had no digest and no generation, and is still read.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -38,7 +39,7 @@ from typing import Any
 
 from ..checks import UNKNOWN, check_choice
 from ..errors import FormatError, IncompatibleError, InputError
-from ..guard import quiet, sync_folder, write_whole
+from ..guard import exists_by_now, quiet, sync_folder, write_whole
 from ..noise import tidy
 from ..noisy import NoisyCounts
 from ..sketches.format import stored_digest
@@ -56,6 +57,9 @@ MOST = 10_000
 
 LONGEST = 1 << 24
 """Bytes of a list of groups accepted."""
+
+TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
+"""What systems call it when a folder is to take a name that something has."""
 
 _FILE = re.compile(r"[0-9]{4,5}-[A-Za-z0-9-]{1,40}(\.[0-9]{1,9})?\.sketch|[A-Za-z0-9-]{1,60}\.sketch")
 
@@ -77,9 +81,11 @@ def check_names(groups: Sequence[str]) -> list[str]:
     return names
 
 
-def save_set(folder: str | os.PathLike[str], sketches: Mapping[str, Sketch]) -> None:
-    """Write or replace a set."""
+def save_set(folder: str | os.PathLike[str], sketches: Mapping[str, Sketch], *, new: bool = False) -> None:
+    """Write or replace a set; ``new``: refuse whatever is there."""
     target = Path(folder)
+    if new and os.path.lexists(target):
+        raise exists_by_now(target)
     if target.exists() and not is_group_set(target):
         raise InputError(f"{target} must be a new folder or a set of groups to replace, got something else")
     if target.exists():
@@ -93,7 +99,10 @@ def save_set(folder: str | os.PathLike[str], sketches: Mapping[str, Sketch]) -> 
     try:
         _write(aside, sketches, 0)
         os.chmod(aside, 0o755)
-        os.rename(aside, target)
+        try:
+            os.rename(aside, target)  # over no folder that holds something
+        except OSError as error:
+            raise (exists_by_now(target) if error.errno in TAKEN else error) from None
         sync_folder(target.absolute().parent)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
@@ -295,9 +304,12 @@ class GroupedSketch:
         for name, sketch in self._sketches.items():
             sketch.merge(other._sketches[name])
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the set into a folder, which has the old set or the new one, whole, whatever happens."""
-        save_set(folder, self._sketches)
+    def save(self, folder: str | os.PathLike[str], *, new: bool = False) -> None:
+        """Write the set into a folder, which has the old set or the new one, whole, whatever happens.
+
+        With ``new`` an old set is left alone, and FileExistsError raised.
+        """
+        save_set(folder, self._sketches, new=new)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> GroupedSketch:

@@ -19,6 +19,7 @@ import math
 import os
 import resource
 import sys
+import traceback
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -339,6 +340,10 @@ def _limit_memory(extra: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + extra,) * 2)
 
 
+FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+"""What is raised by mistakes in unnoise, and never by a lack of memory: no other worker would fare better."""
+
+
 def main() -> None:
     """Answer requests until the server is gone; what answers need is loaded first, so that nobody waits for it."""
     from ..answers import sites  # noqa: F401
@@ -355,6 +360,9 @@ def main() -> None:
             reply = {"error": " ".join(str(error).split())}
         except MemoryError:
             os._exit(1)
+        except FAULTS as error:
+            traceback.print_exc()
+            reply = {"error": f"a fault of unnoise itself, {type(error).__name__}: the collector's log says where"}
         replies.write(json.dumps(reply).encode() + b"\n")
         replies.flush()
 

@@ -140,9 +140,11 @@ def _opened(name: str) -> Iterator[tuple[int, Frame]]:
     except FileNotFoundError:
         raise FileNotFoundError(f"no such file: {name}") from None
     try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise FileNotFoundError(f"no such file: {name} is a folder, pipe or device")
-        size = os.fstat(handle).st_size
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            fix = "; of a set of groups, give the file of one group" if stat.S_ISDIR(found.st_mode) else ""
+            raise FileNotFoundError(f"{name} must be a sketch file, got a folder, pipe or device{fix}")
+        size = found.st_size
         yield handle, read_frame(read, size)
     except FileNotFoundError:
         raise
@@ -300,9 +302,9 @@ def _require_sample(layout: Layout) -> None:
 
 
 def write_sketch(
-    path: str | os.PathLike[str], stored: Stored, others: tuple[Int64 | FileCells, ...] = ()
+    path: str | os.PathLike[str], stored: Stored, others: tuple[Int64 | FileCells, ...] = (), *, new: bool = False
 ) -> None:
-    """Replace the file at ``path`` atomically; ``others`` are added to the cells on the way."""
+    """Replace the file at ``path`` atomically (``new``: refuse one); ``others`` are added to the cells on the way."""
     frame = _frame(parameters_of(stored), stored.cells.size)
     start, parts = len(frame.head), (stored.cells, *others)
 
@@ -327,7 +329,7 @@ def write_sketch(
                 os.posix_fadvise(handle, start + 8 * run.start, length, os.POSIX_FADV_DONTNEED)
         return digest.digest()
 
-    with replacing(path) as handle:
+    with replacing(path, new=new) as handle:
         with one_pass(parts, again=False):
             digests = each_run(frame.rows, write)
         head, tail = frame.with_digest(digest_of(frame, digests))

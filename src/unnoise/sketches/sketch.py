@@ -364,13 +364,16 @@ begin_epoch() first, which draws fresh noise
             counts, self._held.shared = frozen(self._held.array()), True
             return NoisyCounts(counts, self._noise, self._layout, most)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the noisy cells and public parameters into a file, atomically, and seal the sketch."""
+    def save(self, path: str | os.PathLike[str], *, new: bool = False) -> None:
+        """Write the noisy cells and public parameters into a file, atomically, and seal the sketch.
+
+        A file that is there is replaced; with ``new`` it is left alone, and FileExistsError raised.
+        """
         with self._lock:
             require_writable(path)  # before sealing: a mistyped path should cost nothing
             parameters_of(self._stored())  # no more than readers accept
             self._seal("save")
-            write_sketch(path, self._stored(), self._held.parts[1:])
+            write_sketch(path, self._stored(), self._held.parts[1:], new=new)
 
     def _stored(self) -> Stored:
         parts = self._held.parts
