@@ -12,7 +12,7 @@ from oracles_items import brute_law, dense_rows
 from unnoise.answers.items import item_profile
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.engine.channel import FAR, Blocks, counts_in_blocks, likely_strides
-from unnoise.engine.fourier import FourierChannel, Part, rows_of
+from unnoise.engine.fourier import FourierChannel, Part, _Law, lattice, rows_of
 from unnoise.engine.posterior import covariance_of, posterior
 from unnoise.engine.search import Search, certify, explore, find_models
 from unnoise.engine.walk import FAMILIES, Model, Prior, Walk, _log_chance, find_mode, shares
@@ -117,6 +117,58 @@ def test_rows_are_fine_where_cells_crowd():
     assert {999, 1000} <= set(crowded.tolist())
     assert smooth[-1] == crowded[-1] == 1999
     assert (np.diff(smooth) > 0).all()
+
+
+@pytest.mark.parametrize("collide", [False, True])
+@pytest.mark.parametrize(("epsilon", "power"), [("1e-3", 1), ("1e-3", 2), ("5e-3", 31), ("1e-4", 1)])
+def test_strong_noise_is_computed_on_a_lattice_that_no_cells_tell_from_the_counts(epsilon, power, collide):
+    noise = DiscreteLaplace(epsilon, power)
+    last = 5 * round(math.sqrt(noise.variance))
+    ends, _ = rows_of(np.array([0]), np.array([1]), noise, last)
+    part = Part(ends, np.full(ends.size + 1, 20.0), 20 * (ends.size + 1), 1.0)
+    blocks = Blocks.covering(counts_in_blocks(1, last, 64, 12)).with_atoms(np.array([777, FAR]))
+    coarse = FourierChannel(blocks, (part,), noise, collide=collide)
+    fine = FourierChannel(blocks, (part,), noise, collide=collide, law=_Law(noise, int(ends[-1]), 1))
+    assert coarse.law.unit == lattice(noise) > 10
+    assert 10 * coarse.law.size < fine.law.size
+    mass = np.append(1.5 * part.cells * (1 / blocks.first[:-1] - 1 / blocks.stop[:-1]), 3.0)
+    mass *= 1.0 if collide else part.cells / mass.sum()
+    rows, exact = coarse.at(mass).rows[0], fine.at(mass).rows[0]
+    distance = float(((rows - exact) ** 2 / exact).sum())
+    print(f"χ² to a cell: {distance:.1e}")
+    assert distance < 1e-9
+    step = 1e-3 * mass * (blocks.first > 100)  # the pull is the slope of the law on the lattice itself
+    gain = coarse.at(mass + step).value - coarse.at(mass - step).value
+    assert gain == pytest.approx(2 * float(step @ (coarse.pull(coarse.at(mass)) - 1)), rel=0.01)
+    sets = [(np.array([5, 700]), np.array([200.0, 30.0, 2.0])), (np.array([900]), np.array([100.0, 2.0]))]
+    one = coarse.only(sets[0][0])
+    assert coarse.values(sets)[0] == pytest.approx(one.at(sets[0][1]).value, rel=1e-12)
+    counts = np.array([1, 50, 777, 1000])
+    strain = coarse.strain(coarse.at(mass), counts)
+    assert strain == pytest.approx(fine.strain(fine.at(mass), counts), rel=1e-2, abs=1e-2)
+
+
+@pytest.mark.parametrize(("kind", "power"), [("hashed", 1), ("known", 2)])
+def test_an_answer_does_not_grow_with_the_noise(kind, power):
+    """At ε = 10⁻⁵ noise reaches three million counts: 100 megabytes to a transform, if every count had its place."""
+    rng = np.random.default_rng(5)
+    layout = hashed(256) if kind == "hashed" else Layout(kind="known", cells=256, domain=256)
+    noise = DiscreteLaplace("1e-5", power)
+    cells = sum(rng.geometric(1e-5, 256) - rng.geometric(1e-5, 256) for _ in range(power)) + 10**5
+    noisy = NoisyCounts(cells, noise, layout).profile()
+    seen: list[int] = []
+    whole = _Law.__init__
+
+    def counted(self, *given):
+        whole(self, *given)
+        seen.append(self.length)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_Law, "__init__", counted)
+        profile = reconstruct(noisy)
+        assert len(profile.columns()["count"]) == profile.support.size < 1 << 15
+    assert 0 < max(seen) < 1 << 15
+    assert 256 * 10**5 in profile.total
 
 
 def test_the_mode_is_stationary_and_its_evidence_that_of_laplace():

@@ -84,15 +84,15 @@ def test_walk_is_a_proper_gaussian(order, coordinate):
     w = walk.precision(7.0)
     n = counts.size
     d = matrix_of(lambda e: walk.differences(e) + walk.offset, n)
-    assert np.allclose(matrix_of(walk.transpose, n), d.T)
     precision = d.T @ np.diag(w) @ d
-    bands = walk.bands(w)
+    bands = Prior(walk, w).bands
     rebuilt = sum(np.diag(b[: n - k], k) + (np.diag(b[: n - k], -k) if k else 0) for k, b in enumerate(bands))
     assert np.allclose(rebuilt, precision)
     mean = np.linalg.solve(d, walk.offset)
     theta = np.random.default_rng(0).normal(size=n)
     expected = 0.5 * np.linalg.slogdet(precision)[1] - 0.5 * (theta - mean) @ precision @ (theta - mean)
     assert log_density(walk, theta, w) == pytest.approx(expected, rel=1e-9)
+    assert Prior(walk, w).tension(theta)[0] == pytest.approx(precision @ (theta - mean), rel=1e-6, abs=1e-9)
 
 
 @pytest.mark.parametrize("strength", [1e-4, 7.0, 1e9])
@@ -166,7 +166,7 @@ def test_newton_system_by_dense_means(order, epsilon, log_strength, seed):
     n, cells = body.counts.size, float(body.tally.sum())
     f = np.exp(rng.normal(-3, 2, n))
     m, curvature, gradient = channel.forward(f), rng.exponential(1, n), rng.normal(0, 30, n)
-    step, log_det = channel.newton(channel.hold(walk.bands(w)), curvature, channel.at(f), gradient)
+    step, log_det = channel.newton(channel.hold(Prior(walk, w).bands), curvature, channel.at(f), gradient)
     k, d = channel.forward(np.eye(n)), matrix_of(lambda e: walk.differences(e) + walk.offset, n)
     information = cells * np.diag(f) @ k.T @ np.diag(1 / m) @ k @ np.diag(f)
     a = d.T @ np.diag(w) @ d + np.diag(curvature) + information
@@ -248,7 +248,7 @@ def test_seasonal_walk_is_a_proper_gaussian():
     precision = d.T @ np.diag(w) @ d
     rebuilt = sum(
         np.diag(b[: position.size - k], k) + (np.diag(b[: position.size - k], -k) if k else 0)
-        for k, b in enumerate(walk.bands(w))
+        for k, b in enumerate(Prior(walk, w).bands)
     )
     assert np.allclose(rebuilt, precision)
     assert 0.5 * np.log(w).sum() + walk.log_det == pytest.approx(0.5 * np.linalg.slogdet(precision)[1])

@@ -11,6 +11,7 @@ import pytest
 
 from oracles_noise import difference_log_pmf, difference_pmf
 from unnoise import DiscreteLaplace, InputError, discrete_laplace
+from unnoise.noise import _log_table
 
 LAWS = [(e, r) for e in ("1/1000", "0.1", "1", "10") for r in ("1/10", "1/2", "1", "3/2", "2", "5")]
 
@@ -36,6 +37,18 @@ def test_far_tails_keep_their_relative_precision(epsilon: str, power: str, z: in
     noise = DiscreteLaplace(epsilon, power)
     exact = float(difference_log_pmf(noise.epsilon, int(noise.power), z))
     assert noise.log_pmf(z) == pytest.approx(exact, abs=1e-8)
+
+
+@pytest.mark.parametrize("power", [2, 3, 7, 31])
+def test_small_epsilon_needs_no_table(power: int) -> None:
+    """Below 1/4096 the law is a sum of ``power`` terms; the table, by another recurrence, agrees."""
+    noise = DiscreteLaplace("2.4e-4", power)
+    z = np.arange(-noise.reach(1e-13), noise.reach(1e-13) + 1)
+    pmf = noise.pmf(z)
+    assert pmf.sum() == pytest.approx(1, abs=1e-12)
+    assert pmf @ z.astype(float) ** 2 == pytest.approx(noise.variance, rel=1e-9)
+    some = np.array([0, 1, 100, 5000, 100_000])
+    assert noise.log_pmf(some) == pytest.approx(_log_table(noise.epsilon, noise.power, 17)[some], abs=1e-6)
 
 
 @pytest.mark.parametrize(("epsilon", "power"), LAWS)

@@ -168,6 +168,8 @@ class DiscreteLaplace:
         n = np.abs(np.asarray(z, dtype=float))
         if self.power == 1:
             return np.asarray(self.log_scale - float(self.epsilon) * n)
+        if self.epsilon < SMALLEST_DIVIDED:
+            return self._log_whole(n)
         farthest = min(LONGEST, int(n.max(initial=0)))
         table = _log_table(self.epsilon, self.power, max(10, farthest.bit_length()))
         end = table.size - 1
@@ -175,6 +177,22 @@ class DiscreteLaplace:
         beyond = (float(self.power) - 1) * (np.log(np.maximum(n, end)) - math.log(end))
         beyond -= float(self.epsilon) * np.maximum(n - end, 0)
         return np.asarray(table[np.minimum(n, end).astype(np.int64)] + beyond)
+
+    def _log_whole(self, n: Floats) -> Floats:
+        """Return log P(Z = n), n ≥ 0, for a whole power, without a table, which would grow like 1/ε.
+
+        By partial fractions of (1−az)^(−ρ)·(1−a/z)^(−ρ), all terms positive:
+        P(Z = n) = (1−a)^(2ρ)·a^n·Σ_{i<ρ} C(n+ρ−1, ρ−1−i)·C(ρ+i−1, i)·a^(2i)·(1−a²)^(−ρ−i).
+        """
+        rho, epsilon = int(self.power), float(self.epsilon)
+        i = np.arange(1.0, rho)
+        log_gap = math.log(-math.expm1(-2 * epsilon))  # log(1 − a²)
+        log_own = np.append(0.0, np.cumsum(np.log((rho + i - 1) / i) - 2 * epsilon - log_gap)) - rho * log_gap
+        log_chosen, log_sum = np.zeros(n.shape), np.full(n.shape, log_own[-1])
+        for m in range(1, rho):  # C(n+ρ−1, m), from the one before
+            log_chosen += np.log((n + (rho - m)) / m)
+            log_sum = np.logaddexp(log_sum, log_chosen + log_own[rho - 1 - m])
+        return np.asarray(log_sum - epsilon * n + 2 * rho * math.log(-math.expm1(-epsilon)))
 
     def pmf(self, z: ArrayLike) -> Floats:
         """Return P(Z = z) for integers z."""

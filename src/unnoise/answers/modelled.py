@@ -37,7 +37,8 @@ import numpy as np
 from scipy.special import ndtri
 
 from ..arrays import Floats, Int64
-from ..engine.channel import FAR
+from ..engine.channel import FAR, counts_in_blocks
+from ..engine.fourier import lattice
 from ..engine.posterior import Posterior
 from ..errors import ConvergenceError
 from ..estimators.auto import known_law
@@ -78,6 +79,12 @@ APART = 2.0
 HIDDEN, QUARTER = 3.0, 4.0
 """Nats that a rearrangement of items may cost and not be seen (e⁻³ = 1/20), and how far intervals reach towards it: a
 quarter of the way, so that whatever the noise hides is within a few widths."""
+
+CURVED = 64
+"""Behind strong noise curves are computed at as many single counts, and then at as many to the octave."""
+
+AT_ONCE = 1 << 13
+"""Bands whose limits are computed together: each takes as many numbers as there are blocks, several times."""
 
 WINDOWS = 24
 """Half-widths of the windows about a count, from 1 to two deviations of the noise, whose items are rearranged."""
@@ -132,6 +139,17 @@ class Grounds:
     full: bool = False
     uncalibrated: Floats | None = None
 
+    @cached_property
+    def counts(self) -> Int64:
+        """Counts at which curves are computed, and between which they are straight: all, or those that noise tells."""
+        every, unit = np.arange(self.first, self.top + 1), lattice(self.posterior.channel.noise)
+        if unit == 1:
+            return every
+        blocks = self.posterior.channel.blocks
+        some = counts_in_blocks(self.first, self.top, CURVED, CURVED)[:-1]
+        within = np.concatenate([blocks.first, blocks.stop])
+        return np.unique(np.concatenate([some, every[::unit], every[-1:], within[within <= self.top]]))
+
     @property
     def unseen(self) -> float:
         """Variance of a few items that none of the cells used may have seen."""
@@ -148,16 +166,15 @@ class Grounds:
 
     def means(self, g: Function) -> tuple[Floats, Floats]:
         """Return mean and variance of g over the counts of each block; 0 for the items above the last row."""
-        blocks, least = self.posterior.channel.blocks, self.first
-        t = np.arange(least, self.top + 1)
-        values = np.broadcast_to(np.asarray(g(t), dtype=float), t.shape)
-        running = np.concatenate([[0.0], np.cumsum(values)])
+        blocks, t = self.posterior.channel.blocks, np.append(self.counts, self.top + 1)
+        values = np.broadcast_to(np.asarray(g((t[:-1] + t[1:] - 1) // 2), dtype=float), t[:-1].shape)
+        running = np.concatenate([[0.0], np.cumsum(values * np.diff(t))])
         centre = values - values.mean()
-        squares = np.concatenate([[0.0], np.cumsum(centre**2)])
-        end = least + t.size
-        first, stop = np.minimum(blocks.first, end - 1) - least, np.minimum(blocks.stop, end) - least
-        mean = (running[stop] - running[first]) / np.maximum(stop - first, 1)
-        spread = (squares[stop] - squares[first]) / np.maximum(stop - first, 1) - (mean - values.mean()) ** 2
+        squares = np.concatenate([[0.0], np.cumsum(centre**2 * np.diff(t))])
+        first, stop = np.searchsorted(t, [np.minimum(blocks.first, t[-1] - 1), np.minimum(blocks.stop, t[-1])])
+        number = np.maximum(t[stop] - t[first], 1)
+        mean = (running[stop] - running[first]) / number
+        spread = (squares[stop] - squares[first]) / number - (mean - values.mean()) ** 2
         far = blocks.first >= FAR
         return np.where(far, 0.0, mean), np.where(far, 0.0, np.maximum(spread, 0.0))
 
@@ -221,14 +238,17 @@ class ModelledProfile(Profile):
 
     def _bands(self, lo: Int64, hi: Int64, level: float) -> Limits:
         """Limits within those of "at or above": falling, and never more than a k-th of all occurrences."""
+        if lo.size > AT_ONCE:
+            pieces = [self._bands(lo[i : i + AT_ONCE], hi[i : i + AT_ONCE], level) for i in range(0, lo.size, AT_ONCE)]
+            return Limits(*map(np.concatenate, zip(*pieces)))
         grounds, (curve_low, curve_high, most) = self._grounds, self._curve(level)
         lo, hi = np.maximum(lo, grounds.first), np.asarray(hi)
         stderr, low, high = self._limits(lo, hi, level)
-        at = np.minimum(lo, grounds.top) - grounds.first
+        above_low, above_high = (np.interp(lo, grounds.counts, curve) for curve in (curve_low, curve_high))
         open_above, beyond = (hi >= NO_END) & (lo <= grounds.top), lo > grounds.top
-        high = np.where(open_above, curve_high[at], np.minimum(high, curve_high[at]))
+        high = np.where(open_above, above_high, np.minimum(high, above_high))
         high = np.where(lo > 0, np.minimum(high, most / np.maximum(lo, 1)), high)
-        low = np.minimum(np.where(open_above, curve_low[at], np.minimum(low, curve_low[at])), high)
+        low = np.minimum(np.where(open_above, above_low, np.minimum(low, above_low)), high)
         found = Limits(self._centres(lo, hi)[0], stderr, low, high)
         if beyond.any():
             far = self._beyond(lo[beyond], hi[beyond], level, Limits(*(column[beyond] for column in found)))
@@ -319,7 +339,7 @@ class ModelledProfile(Profile):
         Of these the upper one: no more than a k-th as many items occur k times.
         """
         if level not in self._known_curves:
-            k = np.arange(self._grounds.first, self._grounds.top + 1)
+            k = self._grounds.counts
             ends = np.full_like(k, NO_END)
             value, (fewer, more) = self._centres(k, ends)[0], self._hidden_steps
             _, low, high = self._limits(k, ends, level)
@@ -338,14 +358,14 @@ class ModelledProfile(Profile):
         have another mean count μ and the variance s²: of them s²/(s² + (k − μ)²) at most are at or above a k > μ
         (Cantelli), and μ/k. What is hidden at one k is at any: most and fewest fall.
         """
-        t = np.arange(self._grounds.first, self._grounds.top + 2)
+        t = np.append(self._grounds.counts, self._grounds.top + 1)
         k, above = t[:-1], self._centres(t, np.full_like(t, NO_END))[0]
-        mass = np.maximum(above[:-1] - above[1:], 0.0)
-        running = np.cumsum([np.append(0.0, mass * (t[:-1] - t[0]) ** power) for power in (0.0, 1.0, 2.0)], axis=1)
+        mass, middle = np.maximum(above[:-1] - above[1:], 0.0), (t[:-1] + t[1:] - 1) / 2 - t[0]
+        running = np.cumsum([np.append(0.0, mass * middle**power) for power in (0.0, 1.0, 2.0)], axis=1)
         noise = self.noisy.noise.variance
         most = fewest = value = above[:-1]
         for w in np.unique(np.geomspace(1, max(2 * math.sqrt(noise), 1), WINDOWS).round().astype(np.int64)):
-            lo, hi = (np.clip(k + away, t[0], t[-2]) - t[0] for away in (-w, w))
+            lo, hi = np.searchsorted(k, k - w), np.searchsorted(k, k + w, side="right") - 1
             number, moment, square = running[:, hi + 1] - running[:, lo]
             mean, cells = moment / np.maximum(number, 1e-12), np.maximum(number * self._grounds.share, HIDDEN)
             spread, shift = 2 * noise * np.sqrt(HIDDEN / cells), np.sqrt(2 * noise * HIDDEN / cells)
@@ -453,8 +473,8 @@ class ModelledProfile(Profile):
                 above = self._centres(np.array([middle + 1]), end)[0][0]
                 weights = grounds.shares(np.array([middle + 1]), end)[0] - (1 - q) * whole
                 error = margin * math.sqrt(float(grounds.variance(weights[None], alone=alone)[0]) + grounds.unseen)
-                at = middle + 1 - grounds.first
-                error = max(error, hidden[at], key=abs) if at < hidden.size else error
+                if middle < grounds.top:
+                    error = max(error, float(np.interp(middle + 1, grounds.counts, hidden)), key=abs)
                 if above - (1 - q) * self.items <= error + 1e-9 * self.items:
                     high = middle
                 else:

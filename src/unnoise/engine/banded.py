@@ -182,7 +182,7 @@ class SeenLaw(State):
 class BandedChannel:
     """Power 1: every run folded at both its ends. A :class:`.channel.Channel`; y are the shares of the d cells."""
 
-    widths = 1.0
+    widths, collide = 1.0, False
 
     def __init__(self, body: Body, noise: DiscreteLaplace) -> None:
         self.counts, self.exposure = body.counts, float(body.tally.sum())

@@ -246,8 +246,12 @@ class Channel(Seeing[S], Protocol[S]):
     def grid(self) -> Grid:
         """Its blocks."""
 
-    def classes(self, state: S, member: Floats) -> Floats | None:
-        """Information of the cells about factors on classes of blocks, the columns of ``member``; None if unknown."""
+    @property
+    def collide(self) -> bool:
+        """Whether items share cells; what these tell of classes of counts is then not known."""
+
+    def classes(self, state: S, member: Floats) -> Floats:
+        """Information of the cells about factors on classes of blocks, the columns of ``member``."""
 
 
 class Dense(ABC):

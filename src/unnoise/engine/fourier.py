@@ -11,6 +11,12 @@ spread evenly, and noisy counts to *rows*; both through running sums: with M₂ 
 block [s, e) that shows at or below v is (M₂[v − s] − M₂[v − e])/(e − s). Blocks may overlap: a single count inside a
 wide block is an *atom*.
 
+Strong noise is smooth: where its deviation is at least 3·STEPS counts, the law is computed on a *lattice* of u counts,
+u odd and at most 1/STEPS of the deviation, so that the length of the transform does not grow with 1/ε. The noise there
+has the same variance (sinh ε'/2 = u·sinh ε/2), rows end halfway between points of the lattice, and a count between
+points is told as masses at three of them with its mean and its square. The probabilities of rows are then off by χ² of
+10⁻⁹ to a cell at most (tests/test_engine.py): of no account below 10⁸ cells. Weaker noise has u = 1, and is exact.
+
 Where all counts are multiples of p (:func:`.channel.likely_strides`), blocks are made of its multiples, M₂ cumulates in
 strides of p, Σ_i M₁[v − ip], and walks count in units of p. Atoms may be at any count.
 
@@ -33,13 +39,14 @@ from itertools import pairwise
 import numpy as np
 from numpy.fft import irfft, rfft
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.fft import next_fast_len
 
 from ..arrays import Floats, Int64
 from ..noise import DiscreteLaplace
 from .channel import FAR, Blocks, Dense, Grid, State, begun, counts_in_blocks
 
-__all__ = ["FourierChannel", "Part", "SeenRows", "rows_of"]
+__all__ = ["FourierChannel", "Part", "SeenRows", "lattice", "on_lattice", "row_ends", "rows_of", "told_apart"]
 
 Complex = NDArray[np.complex128]
 
@@ -48,8 +55,6 @@ NEGLIGIBLE = 1e-13
 
 FEWEST = 8.0
 """Cells that must speak for an atom: fewer are a few large items, which the walk may pass over."""
-
-NONE = np.zeros(0, dtype=np.int64)
 
 BACKGROUND = 0.01
 """Cells added to every row, seen and expected alike: far below one cell, far above rounding."""
@@ -67,6 +72,49 @@ FINENESS = 8
 """Rows to a standard deviation of the noise: what is told apart within one is (1/8)²/12 = 0.1 % of its information."""
 
 
+STEPS = 128
+"""Points of the lattice to a deviation of the noise, at least."""
+
+
+def lattice(noise: DiscreteLaplace) -> int:
+    """Counts from one point of the lattice to the next: an odd number.
+
+    >>> lattice(DiscreteLaplace(1)), lattice(DiscreteLaplace("1e-3")), lattice(DiscreteLaplace("1e-3", 4))
+    (1, 11, 21)
+    """
+    return max(1, (int(math.sqrt(noise.variance) / STEPS) - 1) // 2 * 2 + 1)
+
+
+def told_apart(counts: Int64, noise: DiscreteLaplace) -> Int64:
+    """Return the first of these counts past each point of the lattice, ascending: the noise hides what they differ by.
+
+    >>> told_apart(np.array([1, 2, 3, 10, 11, 12, 30]), DiscreteLaplace("1e-3"))
+    array([ 1, 11, 30])
+    """
+    counts = np.unique(counts)
+    return counts[np.diff(counts // lattice(noise), prepend=-1) > 0]
+
+
+def on_lattice(noise: DiscreteLaplace, unit: int) -> DiscreteLaplace:
+    """The noise in steps of ``unit`` counts: of the same variance, 2ρ/(2·sinh ε/2)².
+
+    >>> fine, coarse = DiscreteLaplace("1e-3", 2), on_lattice(DiscreteLaplace("1e-3", 2), 15)
+    >>> round(15**2 * coarse.variance / fine.variance, 9)
+    1.0
+    """
+    return noise if unit == 1 else DiscreteLaplace(2 * math.asinh(unit * math.sinh(noise.epsilon / 2)), noise.power)
+
+
+def row_ends(ends: Int64, unit: int) -> Int64:
+    """The next ends of rows halfway between points of a lattice.
+
+    >>> row_ends(np.array([0, 1, 2, 7]), 5), row_ends(np.array([0, 1, 2, 7]), 1)
+    (array([2, 7]), array([0, 1, 2, 7]))
+    """
+    half = unit // 2
+    return np.unique(-(-(ends - half) // unit) * unit + half).astype(np.int64)
+
+
 def rows_of(values: Int64, tally: Int64, noise: DiscreteLaplace, last: int) -> tuple[Int64, dict[int, float]]:
     """Return the last noisy count of each row, up to ``last`` (all above are one more row), and where cells crowd.
 
@@ -74,13 +122,14 @@ def rows_of(values: Int64, tally: Int64, noise: DiscreteLaplace, last: int) -> t
     For ρ = 1 what lies below 0 carries no information and is one row with 0; else rows reach down as far as noise is
     likely to go. A crowd is the middle of the fullest row among cells not spread evenly, with its excess of cells.
     """
-    fine = max(1, int(math.sqrt(noise.variance) / FINENESS))
+    unit = lattice(noise)
+    fine = max(1, int(math.sqrt(noise.variance) / FINENESS) // unit) * unit
     low = min(0 if noise.power == 1 else -max(noise.reach(1e-4), 1), last)
     flat = math.ceil(fine * PER_OCTAVE / math.log(2))
     wide = [np.arange(low, min(flat, last) + 1, fine, dtype=np.int64), np.array([last])]
     if last > flat:
         wide.append(counts_in_blocks(flat, last, 0, PER_OCTAVE)[1:] - 1)
-    ends = np.unique(np.concatenate(wide))
+    ends = row_ends(np.concatenate(wide), unit)
     running = np.concatenate([[0], np.cumsum(tally)])
     pieces, crowds = [ends[:1]], {}
     for start, end in pairwise(ends):
@@ -143,13 +192,7 @@ class SeenRows(State):
 
     rows: tuple[Floats, ...]
     once: Floats
-    stride: int = 1
     shifts: list[Floats] = field(default_factory=list)
-
-    @cached_property
-    def twice(self) -> Floats:
-        """The law of each part cumulated once more, in strides: what shifts are made from."""
-        return _cumulated(self.once, self.stride)
 
 
 class FourierChannel(Dense):
@@ -169,11 +212,12 @@ class FourierChannel(Dense):
         self.blocks, self.parts, self.noise, self.collide, self.origin = blocks, parts, noise, collide, origin
         self.widths, self.atoms, self.bound = blocks.widths, blocks.atoms, bound
         self.above = self.atoms[self.atoms >= FAR]
-        self.law = law or _Law(noise, max(int(part.ends[-1]) for part in parts))
+        unit = lattice(noise) if blocks.stride == 1 else 1
+        self.law = law or _Law(noise, max(int(part.ends[-1]) for part in parts), unit)
         self.exposure = sum(part.share for part in parts)
         self._rates = np.array([[part.rate] for part in parts])
-        self._at_ends = [part.ends - self.law.low for part in parts]  # where in a cumulated law the rows end
-        self._indices: dict[int, tuple[Int64, Int64]] = {}
+        # where in a cumulated law the rows end: halfway between two points of the lattice
+        self._at_ends = [part.ends // self.law.unit - self.law.low for part in parts]
 
     def with_blocks(self, blocks: Blocks) -> FourierChannel:
         """The same cells with other blocks."""
@@ -183,7 +227,8 @@ class FourierChannel(Dense):
 
     def only(self, counts: Int64) -> FourierChannel:
         """The same cells seen from masses at these counts alone, and above every row if the channel has that."""
-        return self.with_blocks(Blocks(NONE, NONE, 0).with_atoms(np.append(counts, self.above)))
+        atoms = np.append(counts, self.above)
+        return self.with_blocks(Blocks(atoms, atoms + 1, 0))
 
     @cached_property
     def grid(self) -> Grid:
@@ -202,16 +247,17 @@ class FourierChannel(Dense):
             rows = [part.rate * (shifted @ mass) + BACKGROUND / part.cells
                     for part, shifted in zip(self.parts, self._alone)]  # fmt: skip
             value = float(sum(self._told(rows))) - float(mass.sum()) * self.exposure
-            return SeenRows(mass, value, tuple(rows), self._noise_once, self.blocks.stride, self._alone)
-        around = self.law.transform(self.blocks.spread(mass, self.law.last)) - float(mass.sum())
+            return SeenRows(mass, value, tuple(rows), self._noise_once, self._alone)
+        at_counts = self.blocks.spread(mass, self.law.last) if self.law.unit == 1 else self._spreading @ mass
+        around = self.law.transform(at_counts) - float(mass.sum())
         once = self.law.cumulated(self._rates * around)
         rows = [part.rows_under(law[ends]) for part, ends, law in zip(self.parts, self._at_ends, once)]
-        return SeenRows(mass, float(sum(self._told(rows))), tuple(rows), once, self.blocks.stride)
+        return SeenRows(mass, float(sum(self._told(rows))), tuple(rows), once)
 
     def values(self, sets: Sequence[tuple[Int64, Floats]]) -> Floats:
         """Log likelihood of masses at a few counts (and above every row, last), for many such sets at once.
 
-        As many at once as AT_ONCE numbers hold: weak noise is short, but that of ε = 0.001 reaches a hundred thousand.
+        As many at once as AT_ONCE numbers hold.
         """
         most = max(1, AT_ONCE // self.law.length)
         if not 0 < len(sets) <= most:
@@ -226,9 +272,7 @@ class FourierChannel(Dense):
             rows = [part.rate * (masses @ shifted.T) + BACKGROUND / part.cells
                     for part, shifted in zip(self.parts, self.only(counts)._alone)]  # fmt: skip
             return np.asarray(np.sum(self._told(rows), axis=0) - masses.sum(axis=1) * self.exposure)
-        at_counts = np.zeros((len(sets), self.law.last + 1))
-        near = counts[counts <= self.law.last]
-        at_counts[:, near] = masses[:, : near.size]
+        at_counts = (self.only(counts)._spreading @ masses.T).T
         around = self.law.transform(at_counts) - masses.sum(axis=1)[:, None]
         rows = [part.rows_under(self.law.cumulated(part.rate * around)[:, ends])
                 for part, ends in zip(self.parts, self._at_ends)]  # fmt: skip
@@ -246,28 +290,50 @@ class FourierChannel(Dense):
     @cached_property
     def _alone(self) -> list[Floats]:
         """For each part, the rows of one count of each block, no other items in the cell."""
-        twice = _cumulated(self._noise_once, self.blocks.stride)
-        return [np.maximum(self.shifted(part, noise), 0.0) for part, noise in zip(self.parts, twice)]
+        return [np.maximum(rows, 0.0) for rows in self._shifted(self._noise_once)]
 
-    def shifted(self, part: Part, twice: Floats, blocks: Blocks | None = None) -> Floats:
-        """Probability of each row (down) for a noisy cell with one more count of each block (across)."""
-        known = self._indices.get(id(part)) if blocks is None else None
-        own, blocks = blocks is None, blocks or self.blocks
-        if known is None:  # where in the law a row's end lies above the first and above the last count of a block
-            back, beyond = (part.ends - self.law.low + 1)[:, None], blocks.stop - 1 + self.blocks.stride
-            known = np.clip(back - blocks.first, 0, self.law.size), np.clip(back - beyond, 0, self.law.size)
-            if own:
-                self._indices[id(part)] = known
-        upper, lower = known
-        padded = np.concatenate([[0.0], twice])  # index 0: nothing shows there yet
-        cumulated = padded.take(upper)
-        cumulated -= padded.take(lower)
-        cumulated /= blocks.widths
-        rows = np.empty((part.ends.size + 1, blocks.size))
-        rows[0] = cumulated[0]
-        np.subtract(cumulated[1:], cumulated[:-1], out=rows[1:-1])
-        np.subtract(1.0, cumulated[-1], out=rows[-1])
-        return rows
+    @cached_property
+    def _spreading(self) -> sparse.csr_array:
+        """Masses at the points of the lattice (down) for one item of each block (across); none above the last."""
+        blocks, unit, points = self.blocks, self.law.unit, self.law.last // self.law.unit + 1
+        near = np.flatnonzero(blocks.first <= self.law.last)
+        begin, end = blocks.first[near] // unit, np.minimum((blocks.stop[near] - 1) // unit, points - 1)
+        block = np.repeat(near, end - begin + 1)
+        point = np.concatenate([np.arange(0), *(np.arange(low, high + 1) for low, high in zip(begin, end))])
+        low, high = (np.clip(edge[block] - point * unit, 0, unit) for edge in (blocks.first, blocks.stop))
+        share = (self.law.weights[:, high] - self.law.weights[:, low]) / blocks.widths[block]
+        reached = np.add.outer(np.arange(3), point).ravel()
+        kept = reached < points
+        places = reached[kept], np.tile(block, 3)[kept]
+        return sparse.csr_array((share.ravel()[kept], places), shape=(points, blocks.size))
+
+    @cached_property
+    def _edges(self) -> list[tuple[Int64, Int64]]:
+        """For each part, where in a law each row's end lies above the first and above the last count of each block."""
+        edges = self.blocks.first, self.blocks.stop - 1 + self.blocks.stride
+        upper, lower = (edge // self.law.unit for edge in edges)
+        return [(np.clip(back - upper, 0, self.law.size), np.clip(back - lower, 0, self.law.size))
+                for back in (at[:, None] + 1 for at in self._at_ends)]  # fmt: skip
+
+    def _shifted(self, laws: Floats) -> list[Floats]:
+        """For each part and its cumulated law, the rows (down) of a cell with one more count of each block (across)."""
+        found, unit, blocks = [], self.law.unit, self.blocks
+        for law, twice, (upper, lower) in zip(laws, self.law.twice(laws, blocks.stride), self._edges):
+            padded = np.concatenate([[0.0], twice])  # index 0: nothing shows there yet
+            cumulated = padded.take(upper)
+            cumulated -= padded.take(lower)
+            if unit > 1:  # what lies between a point of the lattice and the edge of a block
+                padded = np.concatenate([np.zeros(3), law])
+                for back, weight in enumerate(self.law.weights):
+                    cumulated -= weight[blocks.first % unit] * padded.take(upper + (2 - back))
+                    cumulated += weight[blocks.stop % unit] * padded.take(lower + (2 - back))
+            cumulated /= blocks.widths
+            rows = np.empty((len(cumulated) + 1, blocks.size))
+            rows[0] = cumulated[0]
+            np.subtract(cumulated[1:], cumulated[:-1], out=rows[1:-1])
+            np.subtract(1.0, cumulated[-1], out=rows[-1])
+            found.append(rows)
+        return found
 
     def pull(self, state: SeenRows) -> Floats:
         """Factor by which the cells pull each mass."""
@@ -286,7 +352,7 @@ class FourierChannel(Dense):
     def _shifts(self, state: SeenRows) -> tuple[Floats, ...]:
         """For each part, the rows with one more count of each block; kept with the state, which is asked twice."""
         if not state.shifts:
-            state.shifts.extend(self.shifted(part, twice) for part, twice in zip(self.parts, state.twice))
+            state.shifts.extend(self._shifted(state.once))
         return tuple(state.shifts)
 
     def information(self, state: SeenRows) -> Floats:
@@ -300,9 +366,9 @@ class FourierChannel(Dense):
         total *= state.mass[:, None]
         return total
 
-    def classes(self, state: SeenRows, member: Floats) -> Floats | None:
-        """Information about factors on classes of blocks; none beneath shared cells."""
-        return None if self.collide else np.asarray(member.T @ self.information(state) @ member)
+    def classes(self, state: SeenRows, member: Floats) -> Floats:
+        """Information about factors on classes of blocks."""
+        return np.asarray(member.T @ self.information(state) @ member)
 
     def alone(self, state: SeenRows) -> Floats:
         """Variance with which the cells tell the mass of each block if all others are known: what noise can hide."""
@@ -319,12 +385,17 @@ class FourierChannel(Dense):
         concordant cells count √n. If 1 + q times as many are seen as expected, their likelihood makes that
         √(2·log(1 + q) − 2q/(1 + q)) times as much: three where none should be are enough, and a lone one is not.
         """
-        wanted, squares, most = np.zeros(counts.size), np.zeros(counts.size), int(counts.max(initial=0))
-        for part, rows, once in zip(self.parts, state.rows, state.once):
-            told, cells, ends = part.tally / rows, float(part.tally.sum()), part.ends - self.law.low
+        wanted, squares, unit = np.zeros(counts.size), np.zeros(counts.size), self.law.unit
+        most, weights = int(counts.max(initial=0)) // unit + 2, np.diff(self.law.weights)
+        for part, rows, once, ends in zip(self.parts, state.rows, state.once, self._at_ends):
+            told, cells = part.tally / rows, float(part.tally.sum())
             lower, seen = np.concatenate([np.zeros(most), once]), np.empty(rows.size)
             for i, count in enumerate(counts.tolist()):  # count by count: what fits into the cache is five times faster
-                below = lower[most - count :].take(ends)
+                below = lower[most - count // unit :].take(ends)
+                if unit > 1:
+                    below *= weights[0, count % unit]
+                    for back in (1, 2):
+                        below += weights[back, count % unit] * lower[most - count // unit - back :].take(ends)
                 seen[0], seen[-1] = below[0], 1 - below[-1]
                 np.subtract(below[1:], below[:-1], out=seen[1:-1])
                 seen += BACKGROUND / part.cells
@@ -372,20 +443,36 @@ def _cumulated(laws: Floats, stride: int) -> Floats:
 
 
 class _Law:
-    """Transforms between masses at counts 0..last and the cumulated law of noisy cells from ``low`` to ``last``."""
+    """Transforms between masses at counts 0..last and the cumulated law of noisy cells, up to there.
 
-    def __init__(self, noise: DiscreteLaplace, last: int) -> None:
-        reach = noise.reach(NEGLIGIBLE)
-        last += reach  # counts that noise may bring down to the last row
-        self.low, self.last = -reach, last
-        self.size = last + reach + 1
-        self.length = next_fast_len(2 * (last + 1), real=True)
+    unit : counts from one point of the lattice to the next; low : its first point
+    """
+
+    def __init__(self, noise: DiscreteLaplace, last: int, unit: int) -> None:
+        noise = on_lattice(noise, unit)
+        self.unit, reach = unit, noise.reach(NEGLIGIBLE)
+        points = last // unit + reach  # counts that noise may bring down to the last row
+        self.low, self.last = -reach, points * unit
+        self.size = points + reach + 1
+        self.length = next_fast_len(2 * (points + 1), real=True)
         slope = LOST / self.length
-        self.down = np.exp(-slope * np.arange(last + 1))
-        self.up = np.exp(slope * np.arange(-reach, last + 1))
+        self.down = np.exp(-slope * np.arange(points + 1))
+        self.up = np.exp(slope * np.arange(-reach, points + 1))
         z = np.exp(-slope - 2j * np.pi * np.arange(self.length // 2 + 1) / self.length)
         log = 2 * math.log(-math.expm1(-noise.epsilon)) - np.log(1 - noise.a * z) - np.log(1 - noise.a / z)
         self.log_noise = float(noise.power) * log
+        # a count r past a point is told as masses there, at the next and at the one after: running sums over r
+        x = np.arange(unit) / unit
+        self.weights = np.zeros((3, unit + 1))
+        self.weights[:, 1:] = np.cumsum([(1 - x) * (2 - x) / 2, x * (2 - x), -x * (1 - x) / 2], axis=1)
+
+    def twice(self, laws: Floats, stride: int) -> Floats:
+        """Each cumulated law (down) cumulated once more, over all counts or in strides: what shifts are made from."""
+        if self.unit == 1:
+            return _cumulated(laws, stride)
+        before = np.pad(laws, ((0, 0), (2, 0)))
+        every = self.weights[:, -1, None, None] * [before[:, 2 - back : before.shape[1] - back] for back in range(3)]
+        return np.cumsum(every.sum(axis=0), axis=1)
 
     @cached_property
     def noise(self) -> Floats:
@@ -393,12 +480,12 @@ class _Law:
         return self.cumulated(np.zeros((1, 1), dtype=complex))
 
     def transform(self, masses: Floats) -> Complex:
-        """Transform of the masses at counts 0..last."""
+        """Transform of the masses at the points of the lattice."""
         return np.asarray(rfft(masses * self.down, self.length))
 
     def cumulated(self, around: Complex) -> Floats:
-        """Return laws of noisy cells (down), cumulated from low to last; ``around`` are logarithms of transforms."""
+        """Return laws of noisy cells (down), cumulated from ``low`` on; ``around`` are logarithms of transforms."""
         wrapped = irfft(np.exp(around + self.log_noise), self.length)
-        law = np.concatenate([wrapped[:, self.length + self.low :], wrapped[:, : self.last + 1]], axis=1)
+        law = np.concatenate([wrapped[:, self.length + self.low :], wrapped[:, : self.down.size]], axis=1)
         law *= self.up
         return np.cumsum(np.maximum(law, 0.0, out=law), axis=1)

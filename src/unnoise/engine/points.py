@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ from scipy.special import gammaln
 from ..arrays import Floats, Int64
 from .banded import BandedChannel
 from .channel import FAR
-from .fourier import FourierChannel
+from .fourier import FourierChannel, told_apart
 from .walk import LEVEL, Model, Prior, Walk, find_mode
 
 __all__ = ["Places", "likely_points", "pulled_points"]
@@ -77,17 +77,22 @@ LEAST = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """The counts at which masses may be, from ``origin``; what they add up to, roughly; the mean of θ in advance."""
+    """The counts at which masses may be, from ``origin``; what they add up to, roughly; the mean of θ in advance.
+
+    Where masses are looked for one by one (Fourier channel) the counts are consecutive.
+    """
 
     counts: Int64
     origin: int
     total: float
     level: float
+    of_all: list[float] = field(default_factory=list, init=False)
 
     def log_share(self, places: Int64) -> float:
         """Log prior probability of a set of places."""
-        chance = 1 / (1.0 + self.origin + self.counts)
-        log_chance = -np.log1p(self.origin + places) - math.log(chance.sum())
+        if not self.of_all:  # once: there may be millions of counts
+            self.of_all.append(math.log((1 / (1.0 + self.origin + self.counts)).sum()))
+        log_chance = -np.log1p(self.origin + places) - self.of_all[0]
         return float(log_chance.sum()) - math.log(math.e - 1)
 
 
@@ -222,7 +227,8 @@ def _one_by_one(channel: FourierChannel, among: Places, wanted: float) -> list[M
     firsts = [_fit(channel, places, mass, among) for places, mass in likely]
     best = max(firsts, key=lambda one: one.value if one.converged else -math.inf)
     best = _settled(channel, best, among, wanted)
-    some = np.intersect1d(np.append(np.geomspace(1, max(counts[-1], 1), 200).astype(np.int64), counts[:EVERY]), counts)
+    some = np.append(np.geomspace(1, max(counts[-1], 1), 200).astype(np.int64), counts[:EVERY])
+    some = told_apart(some[(some >= counts[0]) & (some <= counts[-1])], channel.noise)
     while best.converged:
         found.append(best)
         size = best.places.size

@@ -51,10 +51,10 @@ from .walk import (
     HEADS,
     PERIODS,
     Family,
+    Ladder,
     Model,
     Prior,
     Strayed,
-    Walk,
     find_mode,
     likely_periods,
     shares,
@@ -190,27 +190,24 @@ class Search:
 
     def _explored(self, family: Family, head: int, share: float, *, loose: bool = False) -> Model | None:
         """Climb a family with one head, beginning at the best mode so far; keep the best if it leads."""
-        grid = self.channel.grid
-        walk = family.walk(grid, self.level, head)
-        strengths, usual = family.strengths(grid, walk)
-        log_weight = math.log(share / len(family.heads(grid)) / len(strengths)) - self.named
-        best = self.best
-        theta = self.start if best is None else best.theta
-        first = len(strengths) - 1 if loose else usual
-        name = family.name(head) + (f", multiples of {grid.stride}" if grid.stride > 1 else "")
-        found = self.ascend(family, name, walk, strengths, first, theta, log_weight)
+        grid, best = self.channel.grid, self.best
+        ladder = family.ladder(grid, self.level, head)
+        rungs = len(ladder.strengths)
+        log_weight = math.log(share / len(family.heads(grid)) / rungs) - self.named
+        ladder = replace(ladder, first=rungs - 1) if loose else ladder
+        found = self.ascend(ladder, self.start if best is None else best.theta, log_weight)
         if found is not None and (family not in self.leaders or found.score > self.leaders[family].score):
             self.leaders[family] = found
         return found
 
     def ascend(
-        self, family: Family, name: str, walk: Walk, strengths: Floats, first: int, start: Floats, log_weight: float,
-        astray: Floats | None = None,
+        self, ladder: Ladder, start: Floats, log_weight: float, astray: Floats | None = None
     ) -> Model | None:
-        """Fit from the strength ``first`` to stiffer and to looser ones while scores may matter; return the peak.
+        """Fit from the first strength to stiffer and to looser ones while scores may matter; return the peak.
 
         astray : variance by which every θ strays from the walk by itself, if it does
         """
+        family, walk, strengths, first = ladder.family, ladder.walk, ladder.strengths, ladder.first
         peak: Model | None = None
         origin = np.maximum(start, start.max() - DEEPEST)
         scores: list[float] = []
@@ -238,8 +235,8 @@ class Search:
                     continue
                 straight = rung < first and last is not None and last.told_by(theta, mode.log_evidence)
                 alike = math.log(1 + rung) if straight else 0.0
-                model = Model(self.channel, f"{name}, λ={strengths[rung]:.0e}", theta, mode.value, mode.log_evidence,
-                              log_weight, prior, family, float(strengths[rung]), alike=alike)
+                model = Model(self.channel, f"{ladder.name}, λ={strengths[rung]:.0e}", theta, mode.value,
+                              mode.log_evidence, log_weight, prior, family, float(strengths[rung]), alike=alike)
                 self.add(model)
                 last = model
                 if peak is None:
@@ -268,9 +265,8 @@ class Search:
             decades = max(2, min(12, round(math.log10(max(usual**-2 / found.strength, 1.0))) + 2))
             strengths = np.asarray(found.strength * 10.0 ** np.arange(decades))[::-1]
             name = f"{found.name.split(',')[0]}, {q} steps free"
-            freer = walk.freed(np.flatnonzero(loose))
-            weight = share - naming_cost(n, q)
-            better = self.ascend(found.family, name, freer, strengths, decades - 1, found.theta, weight)
+            ladder = Ladder(found.family, name, walk.freed(np.flatnonzero(loose)), strengths, decades - 1)
+            better = self.ascend(ladder, found.theta, share - naming_cost(n, q))
             if better is None or better.score <= found.score:
                 break
             found = better
@@ -285,8 +281,8 @@ class Search:
             astray[: blocks.covered] = np.log1p(np.expm1(square) / blocks.widths[: blocks.covered])
             strengths = np.asarray(best.strength * 10.0 ** np.arange(STIFFER))[::-1]
             name = f"{found.name.split(',')[0]}, counts astray by {square:g}"
-            walk, first = found.prior.walk, STIFFER - 1
-            better = self.ascend(family, name, walk, strengths, first, best.theta, weight, astray)
+            ladder = Ladder(family, name, found.prior.walk, strengths, STIFFER - 1)
+            better = self.ascend(ladder, best.theta, weight, astray)
             if better is None or better.score <= best.score:
                 break
             best = better

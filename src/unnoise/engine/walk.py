@@ -66,8 +66,8 @@ from ..arrays import Floats, Int64
 from .channel import Channel, Grid, S, Seeing
 
 __all__ = [
-    "APART_FIRST", "FAMILIES", "HEADS", "JUMP", "LEVEL", "PERIODS", "Family", "Mode", "Model", "Prior", "Strayed",
-    "Walk", "find_mode", "likely_periods", "shares",
+    "APART_FIRST", "FAMILIES", "HEADS", "JUMP", "LEVEL", "PERIODS", "Family", "Ladder", "Mode", "Model", "Prior",
+    "Strayed", "Walk", "find_mode", "likely_periods", "shares",
 ]  # fmt: skip
 
 LEVEL = 10.0
@@ -139,23 +139,6 @@ class Walk:
             out[lag:] += self.rows[j, lag:] * theta[:-lag]
         return np.asarray(out - self.offset)
 
-    def transpose(self, r: Floats) -> Floats:
-        """Dᵀ r."""
-        out = self.rows[self.order] * r
-        for j in range(self.order):
-            lag = self.order - j
-            out[:-lag] += (self.rows[j] * r)[lag:]
-        return np.asarray(out)
-
-    def bands(self, precision: Floats) -> list[Floats]:
-        """Superdiagonals of Dᵀ·W·D, each as long as θ."""
-        out = [np.zeros(self.size) for _ in range(self.order + 1)]
-        for p in range(self.order + 1):
-            for q in range(p, self.order + 1):
-                product = precision * self.rows[p] * self.rows[q]
-                out[q - p][: self.size - self.order + p] += product[self.order - p :]
-        return out
-
 
 def _differences(x: Floats, position: Int64, order: int) -> Floats:
     """Rows of the r-th derivative times √Δx: row i, column j is the coefficient of θ[i−r+j]."""
@@ -185,18 +168,28 @@ def _seasonal(size: int, period: int) -> Floats:
 class Prior:
     """The Gaussian law of θ by a walk with the precision of every row.
 
-    bands : superdiagonals of the inverse covariance
+    bands : superdiagonals of the inverse covariance Dᵀ·W·D, each as long as θ
     peak : log density where D θ is the start's mean, (2π)^(−N/2) left out
     """
 
     def __init__(self, walk: Walk, precision: Floats) -> None:
-        self.walk, self.precision, self.bands = walk, precision, walk.bands(precision)
+        self.walk, self.precision = walk, precision
         self.peak = float(0.5 * np.log(precision).sum() + walk.log_det)
+        self.bands = [np.zeros(walk.size) for _ in range(walk.order + 1)]
+        for p in range(walk.order + 1):
+            for q in range(p, walk.order + 1):
+                product = precision * walk.rows[p] * walk.rows[q]
+                self.bands[q - p][: walk.size - walk.order + p] += product[walk.order - p :]
 
     def tension(self, theta: Floats) -> tuple[Floats, float]:
-        """Gradient and value of −log density, from its peak."""
-        r = self.walk.differences(theta)
-        return self.walk.transpose(self.precision * r), 0.5 * float(self.precision @ (r * r))
+        """Gradient Dᵀ·W·r and value of −log density, from its peak; r = D θ, less the start's mean."""
+        walk, r = self.walk, self.walk.differences(theta)
+        weighted = self.precision * r
+        gradient = walk.rows[walk.order] * weighted
+        for j in range(walk.order):
+            lag = walk.order - j
+            gradient[:-lag] += (walk.rows[j] * weighted)[lag:]
+        return np.asarray(gradient), 0.5 * float(self.precision @ (r * r))
 
 
 class Strayed(Prior):
@@ -342,12 +335,6 @@ class Family:
     factorial: bool = False
     period: int = 0
 
-    def name(self, head: int) -> str:
-        """What a walk of the family with a free head is called."""
-        name = f"{self.coordinate} order {self.order}" + " rising" * self.rising + " on 1/t!" * self.factorial
-        name += f" of period {self.period}" if self.period else ""
-        return f"{name}, head {head}" if head else name
-
     def heads(self, grid: Grid) -> tuple[int, ...]:
         """Heads to be tried: none where 1 is far; in log t the count 0 is always free, of a pattern it may be no part.
 
@@ -373,11 +360,13 @@ class Family:
         walk = Walk(x, position, self.order, rise, base, level, self.period)
         return walk.freed(np.arange(walk.order, min(walk.order + head, walk.size)))
 
-    def strengths(self, grid: Grid, walk: Walk) -> tuple[Floats, int]:
-        """Strengths λ in decades, stiffest first: from a walk as good as straight to one with a step as free as JUMP.
+    def ladder(self, grid: Grid, level: float, head: int) -> Ladder:
+        """The walk with strengths λ in decades: from one as good as straight to one with a step as free as JUMP.
 
-        A walk of precision λ strays by √(X³/3λ) over a length X (order 2), or by √(X⁵/20λ) (order 3).
+        A walk of precision λ strays by √(X³/3λ) over a length X (order 2), or by √(X⁵/20λ) (order 3). The first to be
+        tried is the one that strays by JUMP.
         """
+        walk = self.walk(grid, level, head)
         x = walk.x[: grid.walked]
         first = np.flatnonzero(grid.position[: grid.walked] == 0)
         length = float((x[np.append(first[1:], x.size) - 1] - x[first]).max())
@@ -390,7 +379,21 @@ class Family:
         rungs = max(1, math.ceil(math.log10(max(stiffest / loosest, 1.0))))
         strengths = stiffest * 10.0 ** -np.arange(rungs + 1)
         usual = int(np.abs(np.log(strengths * float(np.median(rise)) / max(strays / JUMP**2, 1e-300))).argmin())
-        return np.asarray(strengths), usual
+        name = f"{self.coordinate} order {self.order}" + " rising" * self.rising + " on 1/t!" * self.factorial
+        name += f" of period {self.period}" * (self.period > 0) + f", head {head}" * (head > 0)
+        name += f", multiples of {grid.stride}" * (grid.stride > 1)
+        return Ladder(self, name, walk, np.asarray(strengths), usual)
+
+
+@dataclass(frozen=True, eq=False)
+class Ladder:
+    """A walk of a family and the strengths λ that it is tried with, stiffest first, beginning with ``first``."""
+
+    family: Family
+    name: str
+    walk: Walk
+    strengths: Floats
+    first: int
 
 
 def shares(families: Sequence[Family], grid: Grid) -> dict[Family, float]:
@@ -466,12 +469,12 @@ def likely_periods(channel: Channel[Any], mass: Floats) -> list[int]:
     """Return the periods worth a fit beside these masses, with all that divide them.
 
     Periods of which the grid does not hold three are not looked at, nor those for which every run is too short to take
-    a step, nor any where blocks are wider than a count.
+    a step, nor any where blocks are wider than a count. Beneath shared cells nothing tells what was missed.
     """
     grid = channel.grid
     longest = int(grid.position[: grid.walked].max(initial=0))
     periods = [p for p in PERIODS if grid.walked >= 3 * p + 3 and longest > p] if grid.single else []
-    found = _missed(channel, mass, periods) | _taken_over(channel, mass, periods)
+    found = _taken_over(channel, mass, periods) | (set() if channel.collide else _missed(channel, mass, periods))
     return [p for p in periods if any(longest % p == 0 for longest in found)]
 
 
@@ -483,10 +486,7 @@ def _missed(channel: Channel[Any], mass: Floats, periods: list[int]) -> set[int]
     for p in periods:
         member = np.equal.outer(channel.grid.counts % p, np.arange(p)).astype(float)
         member[channel.grid.walked :] = 0.0
-        information = channel.classes(state, member)
-        if information is None:
-            return set()
-        score = slope @ member
+        score, information = slope @ member, channel.classes(state, member)
         square = float(score @ np.linalg.solve(information + np.eye(p) / JUMP**2, score))
         log_chance[p] = _log_chance(square, p)
     least = min(periods, key=lambda p: log_chance[p], default=0)

@@ -37,7 +37,7 @@ import numpy as np
 from ..arrays import Floats, Int64
 from ..engine.banded import BandedChannel, body_of, cells_between, dense_runs, window_of
 from ..engine.channel import Blocks, begun, likely_strides, one_thread, resolved
-from ..engine.fourier import FINENESS, NEGLIGIBLE, FourierChannel, Part
+from ..engine.fourier import FINENESS, NEGLIGIBLE, FourierChannel, Part, lattice, on_lattice, row_ends, told_apart
 from ..engine.points import Places, likely_points
 from ..engine.posterior import Posterior, posterior
 from ..engine.search import Search, average, find_models, weights
@@ -321,7 +321,7 @@ def _fit_run(
     channels = [FourierChannel(_blocks(top, noise, stride), (part,), noise, collide=False, origin=low, bound=bound)
                 for stride in strides]  # fmt: skip
     cells, blocks = part.cells, channels[-1].blocks
-    counts = np.union1d(blocks.first, np.rint(blocks.centres).astype(np.int64))
+    counts = told_apart(np.append(blocks.first, np.rint(blocks.centres).astype(np.int64)), noise)
     starts = [_start(each, cells) for each in channels]
     places = np.arange(top + 1) if points and strides[-1] == 1 else None
     search = find_models(channels, starts, float(cells), counts, places)
@@ -341,12 +341,16 @@ def _start(channel: FourierChannel, cells: int) -> Floats:
 
 def _stepped(law: Floats, part: Part, noise: DiscreteLaplace) -> Floats:
     """One step of EM count by count; the law itself if no noise can explain the cells."""
+    unit, counts = lattice(noise), np.arange(law.size)
+    noise = on_lattice(noise, unit)
+    at_points: Floats = np.bincount((counts + unit // 2) // unit, weights=law).astype(float)
     reach = noise.reach(NEGLIGIBLE)
     pmf = noise.pmf(np.arange(-reach, reach + 1))
-    row = np.searchsorted(part.ends, np.arange(-reach, law.size + reach))
-    seen = np.maximum(convolve(law, pmf), 0.0)
+    row = np.searchsorted(part.ends // unit, np.arange(-reach, at_points.size + reach))
+    seen = np.maximum(convolve(at_points, pmf), 0.0)
     rows = np.bincount(row, weights=seen, minlength=part.tally.size) + ROUNDING
-    pulled = law * np.maximum(convolve_valid((part.tally / rows)[row], pmf), 0.0)
+    pull = np.maximum(convolve_valid((part.tally / rows)[row], pmf), 0.0)
+    pulled = law * np.interp(counts / unit, np.arange(pull.size), pull)
     return pulled if pulled.sum() > 0 else law
 
 
@@ -364,7 +368,7 @@ def _rows(seen: Int64, noise: DiscreteLaplace, top: int, stride: int, *, at_zero
     low = 0 if noise.power == 1 or not at_zero else -noise.reach(1e-4)
     high = max(top, int(seen[-1]))
     step = max(1, int(math.sqrt(noise.variance) / FINENESS), math.ceil((high - low) / MOST_ROWS / stride))
-    return np.unique(np.append(np.arange(low, high + 1, step), high)).astype(np.int64)
+    return row_ends(np.append(np.arange(low, high + 1, step), high), lattice(noise))
 
 
 # ── the posterior of a domain, for intervals ────────────────────────────────────────────────────────────────────────

@@ -48,7 +48,7 @@ from ..engine.channel import (
     one_thread,
     resolved,
 )
-from ..engine.fourier import FourierChannel, Part, rows_of
+from ..engine.fourier import FourierChannel, Part, lattice, on_lattice, rows_of, told_apart
 from ..engine.posterior import Posterior, posterior
 from ..engine.search import Search, find_models
 from ..errors import ConvergenceError, InputError, OverloadError
@@ -90,6 +90,11 @@ START_LOAD = 8.0
 MOST_STRAYED = 0.02
 """Largest share of cells with totals above the grid from small items alone, for a level to show its large items."""
 
+ENTRIES = 1 << 14
+"""Counts that have entries of their own where noise of 1/ε > 3,000 leaves a longer profile; as many more are shared."""
+
+NONE = np.zeros(0, dtype=np.int64)
+
 MOST_CELLS = 1 << 30
 """Never name more cells than this."""
 
@@ -111,12 +116,14 @@ class Range:
         Items only ever raise a cell, so F(noisy cells) ≥ P(empty)·F(noise) everywhere. Items that the noise hides are
         not seen, so the load may be several times this.
         """
-        noise = self.noisy.noise
+        unit = lattice(self.noisy.noise)
+        noise = on_lattice(self.noisy.noise, unit)
         reach = noise.reach(1e-3)
         law = noise.pmf(np.arange(-reach, reach + 1))
         below = np.cumsum(law) + (1 - law.sum()) / 2
         running = np.concatenate([[0], np.cumsum(self.noisy.tally)]) / self.noisy.cells
-        seen = running[np.searchsorted(self.noisy.values, np.arange(-reach, reach + 1), side="right")]
+        ends = unit * np.arange(-reach, reach + 1) + unit // 2
+        seen = running[np.searchsorted(self.noisy.values, ends, side="right")]
         slack = 1 / math.sqrt(self.noisy.cells)
         return -math.log(min(1.0, max(float((1 + seen - below).min()), slack)))
 
@@ -170,6 +177,8 @@ def choose(parts: Sequence[Range]) -> list[Range]:
 
     The number of items is guessed from the levels whose load is near 1, where cells tell it best.
     """
+    if len(parts) == 1:
+        return list(parts)
     middle = min(parts, key=lambda part: abs(math.log(max(part.load, 1e-9))))
     guess = middle.load * middle.noisy.cells / middle.share
     light = [part for part in parts if guess * part.share / part.noisy.cells <= MOST_LOADED]
@@ -221,7 +230,7 @@ def _channel(used: Sequence[Range], max_count: int | None, stride: int) -> Fouri
     blocks = Blocks.covering(counts_in_blocks(1, max(1, top // stride), DENSE, PER_OCTAVE), stride)
     if largest > last and (max_count is None or max_count > last):
         blocks = blocks.with_atoms(np.array([FAR], dtype=np.int64))
-    clear = spikes([part.noisy for part in used], top, stride)
+    clear = spikes([part.noisy for part in used], top, stride) if lattice(noise) == 1 else NONE
     atoms = clear[clear > DENSE * stride][:MOST_SPIKES]
     if not atoms.size:
         full = [round(count / stride) * stride for count in sorted(crowds, key=lambda each: -crowds[each])]
@@ -236,7 +245,7 @@ def _told_apart(channel: FourierChannel, top: int) -> Int64:
     step = resolved(channel.noise)
     ends = np.unique(np.concatenate([part.ends // step * step for part in channel.parts]))
     ends = ends[(ends > 0) & (ends <= top)]
-    return np.union1d(counts_in_blocks(1, top, 2 * DENSE, CERTIFIED)[:-1], ends)
+    return told_apart(np.append(counts_in_blocks(1, top, 2 * DENSE, CERTIFIED)[:-1], ends), channel.noise)
 
 
 def _start(channel: FourierChannel, total: float) -> Floats:
@@ -262,16 +271,6 @@ def overload(noisy: NoisyProfile, used: Sequence[Range]) -> OverloadError:
     )
 
 
-def _cell_law(part: Range, per_count: Floats, above: float) -> tuple[CellLaw, float]:
-    """Return the law of the cells of a range above the last row, as they are, and its share of the items.
-
-    So far up the noise moves a cell by next to nothing, and undoing it would only add to it.
-    """
-    extended = np.concatenate([per_count, np.zeros(per_count.size - 1)])
-    head = cell_law(extended, part.share / part.noisy.cells, above)
-    return CellLaw.of(part.noisy.values, part.noisy.fractions, head, part.noisy), part.share
-
-
 def _assemble(
     parts: Sequence[Range], used: Sequence[Range], search: Search, found: Posterior, top: int
 ) -> ItemLaw:
@@ -282,8 +281,12 @@ def _assemble(
     tail = None
     support, numbers = np.flatnonzero(items > 0).astype(np.int64), items[items > 0]
     if far.any():
-        laws = [_cell_law(part, items, float(found.mean[far].sum())) for part in parts]
-        seen = [law for law, part in zip(laws, parts) if part in used or law[0].strayed < MOST_STRAYED]
+        seen, extended, above = [], np.append(items, np.zeros(top)), float(found.mean[far].sum())
+        for part in parts:  # cells as they are: so far up the noise moves them by next to nothing
+            head = cell_law(extended, part.share / part.noisy.cells, above)
+            law = CellLaw.of(part.noisy.values, part.noisy.fractions, head, part.noisy)
+            if part in used or law.strayed < MOST_STRAYED:
+                seen.append((law, part.share))
         tail = climb(seen, used[0].noisy.noise)
         support, numbers = np.append(support, tail.counts), np.append(numbers, tail.items)
     load = float(numbers.sum()) * max(part.share / part.noisy.cells for part in used)
@@ -299,15 +302,25 @@ def _assemble(
 
 
 def _per_count(found: Posterior, top: int) -> Floats:
-    """Return the items at counts 0..top: one step of EM, count by count, from the averaged law."""
-    law = found.per_count(1, top, by_logarithm=True)
+    """Return the items at counts 0..top: one step of EM from the averaged law, count by count or as far as noise tells.
+
+    That is by the counts of a step of the lattice together, which have the same factor as good as.
+    """
+    law, unit = found.per_count(1, top, by_logarithm=True), found.channel.law.unit
     n, near = found.channel.blocks.covered, found.channel.atoms < FAR
-    kept = np.flatnonzero(law > 0) + 1
-    every = found.channel.with_blocks(Blocks(kept, kept + 1, 0).with_atoms(found.channel.above))
-    state = every.at(np.append(law[kept - 1], found.law[n:][~near]))
-    items = np.zeros(top + 1)
-    items[kept] = (state.mass * every.step(state))[: kept.size]
-    return items
+    first = np.arange(1, top + 1, unit)
+    mass = np.add.reduceat(law, first - 1)
+    first, mass = first[mass > 0], mass[mass > 0]
+    blocks = Blocks(first, np.minimum(first + unit, top + 1), 0)
+    every = found.channel.with_blocks(blocks.with_atoms(found.channel.above))
+    step = every.step(every.at(np.append(mass, found.law[n:][~near])))[: first.size]
+    items = law * np.interp(np.arange(1, top + 1), blocks.centres, step)
+    if top > 2 * ENTRIES:  # what is left of such noise are blocks far wider than this
+        first = np.append(np.arange(1, ENTRIES + 1), np.arange(ENTRIES + 1, top + 1, -(-top // ENTRIES)))
+        mass = np.add.reduceat(items, first - 1)
+        items[:] = 0.0
+        items[(first + np.append(first[1:] - 1, top)) // 2 - 1] = mass
+    return np.append(0.0, items)
 
 
 def _from_above(noisy: NoisyProfile, few: int) -> int:

@@ -122,6 +122,11 @@ class Together:
         """Standard error of :attr:`reach`."""
         return math.sqrt(max(float(self.covariance.sum()), 0.0))
 
+    @property
+    def data_share(self) -> float:
+        """How much of :attr:`reach` is data: its variance over the plain one, 1 where that has nothing to tell."""
+        return min(1.0, self.stderr**2 / self.plain_variance) if self.plain_variance > 0 else 1.0
+
     @cached_property
     def influences(self) -> Floats:
         """How every block of cells moves N_t: k × blocks."""
@@ -265,7 +270,8 @@ def _together(parts: list[_Part], k: int, hashed: bool, per_item: float) -> Toge
         cov = fitted.covariance + (per_item - 1) * np.diag(fitted.mean)  # items that were never looked at
     width = max(part.blocks.shape[1] for part in parts)
     padded = [np.pad(part.blocks, ((0, 0), (0, width - part.blocks.shape[1]))) for part in parts]
-    known = sum(1 / part.plain_variance for part in parts)
+    # no variance: a site without items whose weak noise left all cells at 0
+    known = sum(1 / part.plain_variance if part.plain_variance else math.inf for part in parts)
     plain = 1 / known if known else math.inf
     return Together(fitted.mean, cov, plain, fitted.gains, np.concatenate(padded))
 
