@@ -26,6 +26,8 @@ UNIVERSE = 200_000
 REACH = ("independent", "remarketing", "fully overlapping", "sequential, all", "sequential, one")
 FREQUENCY = ("homogeneous", "heterogeneous", "constant")
 SETS = {**dict.fromkeys(REACH, 20), **dict.fromkeys(FREQUENCY, 10)}
+EXPECTED = {name: 20_000 if name in ("remarketing", "sequential, all", "sequential, one") else 40_000 for name in SETS}
+"""Occurrences that a site expects to report, its public guess: each item of its set once, in FREQUENCY twice."""
 MOST_FREQUENT = 10
 """Frequencies from here on are one entry of the histogram."""
 

@@ -14,8 +14,9 @@ its cells). Both see the same noise on single counts, so a ratio is known to a f
 standard error is shown. Where both errors are below 10⁻³ of an item, a ratio says nothing and is left out.
 
 `--equal` prints the least ℓ1 that anybody could have for n equal giants of which every box is counted with (1 − a)·ε in
-its row and a·ε in its column, if told all but their count: the likeliest one is theirs or not (`direct` has a = 0); and
-for groups of equal items, told all but the count of one at a time, from this release and from columns alone.
+its row and a·ε in its column, if told all but their count: the likeliest one is theirs or not (`direct` has a = 0); the
+same beside isotonic regression for n = 1/ε²; and for groups of equal items, told all but the count of one at a time,
+from this release and from columns alone.
 
 Targets: `direct` best or within 5 % of the best central mechanism in every row (ℓ1 and W1); a sketch best among those
 that need no trusted holder.
@@ -355,6 +356,26 @@ def equal_giants(runs: int) -> list[str]:
     return lines
 
 
+def unbounded(runs: int) -> list[str]:
+    """Of 1/ε² equal giants: the least ℓ1 of any reading of this release, and that of isotonic regression."""
+    head = f"| 1/ε² equal giants, {runs} runs each | ε | any reading of this release | 4·Φ(−1/2) | isotonic | ratio |"
+    lines = [head, "|---|---|" + "--:|" * 4]
+    for items, epsilon in ((100, 0.1), (400, 0.05), (2500, 0.02)):
+        counts = np.full(items, 2 * STEEP * items)
+        reached = np.repeat([items, 0], [counts[0], public_bound(counts) - counts[0]])
+        plain = []
+        for _ in range(runs):
+            fit = isotonic_regression(reached + discrete_laplace(reached.size, epsilon), increasing=False).x
+            found = from_curve(np.clip(fit, 0, None))
+            plain.append(errors((found.support, found.items), counts)[0])
+        least, usual = least_error(items, epsilon, 0, runs), float(np.mean(plain))
+        doubt = float(np.std(plain)) / math.sqrt(runs)
+        limit = 2 * math.erfc(0.5 / math.sqrt(2))
+        shown = f"{least:.2f} | {limit:.2f} | {usual:.3f} ± {doubt:.3f} | {least / usual:.1f}"
+        lines.append(f"| {items} of {counts[0]:,} | {epsilon:g} | {shown} |")
+    return lines
+
+
 def told(counts: np.ndarray, epsilon: float, runs: int, steep: float = STEEP) -> float:
     """Least ℓ1 of one who is told all but where each group of equal items stands, and that from all the others."""
     values, items = truth_of(counts)
@@ -406,7 +427,8 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     if options.equal:
-        print("\n".join([*equal_giants(options.runs), "", *atoms(options.runs)]))
+        parts = (equal_giants, unbounded, atoms)
+        print("\n\n".join("\n".join(part(options.runs)) for part in parts))
         return
     if options.falling:
         words = beside_plain(options.runs, options.size, options.shapes)

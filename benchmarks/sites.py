@@ -1,4 +1,4 @@
-"""Three ways to count together, on the World Federation of Advertisers' scenarios (ε = ln 3, 2¹⁷ cells).
+"""Three ways to count together, on the World Federation of Advertisers' scenarios (ε = ln 3).
 
 Run ``python benchmarks/sites.py [--quick] [--runs N] [--k …] [--scenario …] [--way …] [--overlaps] [--tables N]
 [--keep FILE] [--minutes M] [--write]``.
@@ -7,6 +7,10 @@ Run ``python benchmarks/sites.py [--quick] [--runs N] [--k …] [--scenario …]
 *two servers*: shares of cells, two noises whatever k, in the cells that a sum of k sites needs (``Task.layout_of``);
 *one place*: who is trusted adds one noise. A person is counted
 at most once a site in the reach scenarios, three times in the others, and the estimators are told so (``max_count``).
+
+How many cells: what a site expects to report, a public guess (``_wfa.EXPECTED``), needs behind the noise of its way
+(``unnoise.layout.enough_cells``), 2¹⁷ where sketches are to stand side by side, and in one place. The task of the two
+servers has 2¹⁸, the most that one of its sums could need rounded down.
 
 Noise is simulated by its law (tests/test_shares.py and ``benchmarks/merge.py --check`` compare it with the real thing).
 Sets that pass: the largest of the numbers tried up to which 95 % of the runs are within 5 % of the truth. Beside them
@@ -25,12 +29,14 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 from _report import IMAGES, machine, write_section
 from _wfa import (
+    EXPECTED,
     FREQUENCY,
     MOST_FREQUENT,
     PUBLISHED,
@@ -43,34 +49,46 @@ from _wfa import (
 from scipy.stats import binom
 
 import unnoise as un
-from unnoise.layout import Layout
+from unnoise.layout import Layout, enough_cells
 from unnoise.protocols.shares import Task
 from unnoise.protocols.shares.server import folded
 
 Row = dict[str, float]
-CELLS = 1 << 17
+CELLS, TASK_CELLS = 1 << 17, 1 << 18
 LAYOUT = Layout(kind="hashed", cells=CELLS, hash_seed=0, item_types=("int",))
 EPSILON = math.log(3)
 WAYS = ("merged", "side by side", "two servers", "one place")
+NOISES = {"two servers": 2, "one place": 1}
+"""Noises of a sum, as many as sites in the other ways."""
 TRIED = (1, 2, 3, 5, 8, 13, 20)
 BESIDE = 3
 """Most sites whose cells beside each other get a bound."""
-BYTES = {"merged": 8 * CELLS, "side by side": 8 * CELLS, "two servers": 8 * CELLS + 32, "one place": 8 * CELLS}
 
 
 def summed(cells: np.ndarray, power: int, layout: Layout = LAYOUT) -> un.NoisyCounts:
-    """Cells with ``power`` noises."""
-    noisy = cells + un.discrete_laplace(cells.size, EPSILON, power=power)
+    """Cells as the fewer ones of a layout, with ``power`` noises."""
+    exact = folded(cells.astype(np.uint64), layout).astype(np.int64)
+    noisy = exact + un.discrete_laplace(exact.size, EPSILON, power=power)
     return un.NoisyCounts(noisy, un.DiscreteLaplace(EPSILON, power), layout)
 
 
-def task_of(name: str) -> Task:
-    """The task of the two servers; a site expects each item of its set once, in FREQUENCY twice."""
-    expected = 40_000 if name in ("independent", "fully overlapping", *FREQUENCY) else 20_000
-    return Task(LAYOUT, Fraction(EPSILON), "benchmark", occurrences=expected)
+def layout_of(way: str, name: str, k: int) -> Layout:
+    """The cells of an answer about k sites."""
+    if way == "two servers":
+        task = Task(replace(LAYOUT, cells=TASK_CELLS), Fraction(EPSILON), "benchmark", occurrences=EXPECTED[name])
+        return task.layout_of(k)
+    if way == "merged":
+        return replace(LAYOUT, cells=enough_cells(2 * EXPECTED[name], EXPECTED[name], un.DiscreteLaplace(EPSILON)))
+    return LAYOUT
 
 
-def least_error(histogram: np.ndarray, power: int, cells: int = CELLS, ways: np.ndarray | None = None) -> float:
+def bytes_of(way: str) -> str:
+    """What a site sends, from the fewest to the most over the scenarios."""
+    found = {8 * layout_of(way, name, 2).cells for name in REACH} if way != "two servers" else {8 * TASK_CELLS + 32}
+    return " to ".join(f"{number:,}" for number in sorted(found))
+
+
+def least_error(histogram: np.ndarray, power: int, cells: int, ways: np.ndarray | None = None) -> float:
     """Smallest relative standard error of the number of items from the sum alone, without any prior: the Fisher bound.
 
     ``histogram[t − 1]`` items of count t, all t up to the largest free, or free in the rows of ``ways`` alone; less
@@ -120,14 +138,15 @@ def told_binomial(sites: int) -> float:
     """
     counts, listed, chance = np.arange(1, sites + 1), 40_000, 0.5
     items = listed * binom.pmf(counts, sites, chance)
-    return least_error(items, sites, ways=np.array([items, items * (counts - sites * chance)]))
+    cells = layout_of("merged", "remarketing", sites).cells
+    return least_error(items, sites, cells, np.array([items, items * (counts - sites * chance)]))
 
 
 def told_two(sites: int) -> float:
     """The same for *sequential, one*, merged, if one knew that no item is at more than two sites."""
     items, ways = np.zeros(sites), np.eye(2, sites)
     items[:2] = 20_000, 10_000 * (sites - 1)
-    return least_error(items, sites, ways=ways)
+    return least_error(items, sites, layout_of("merged", "sequential, one", sites).cells, ways)
 
 
 def profile_of(noisy: un.NoisyCounts, bound: int) -> un.Profile:
@@ -143,21 +162,14 @@ def frequencies_of(profile: un.Profile) -> np.ndarray:
 
 def measure(way: str, name: str, exact: np.ndarray, sealed: list[un.NoisyCounts], truth: np.ndarray) -> Row:
     """One answer of one way against the frequencies of the union."""
-    k, most, task = len(sealed), 3 if name in FREQUENCY else 1, task_of(name)
+    k, most = len(sealed), 3 if name in FREQUENCY else 1
+    noisy = summed(exact, NOISES.get(way, k), layout_of(way, name, k))
     start = time.process_time()
     shuffle = math.nan
     try:
         if way == "side by side":
             reach = un.union(*sealed, max_count=1 if most == 1 else None)
         else:
-            if way == "merged":
-                law = un.DiscreteLaplace(EPSILON, k)
-                noisy = un.NoisyCounts(np.sum([s.counts for s in sealed], axis=0), law, LAYOUT)
-            elif way == "two servers":
-                layout = task.layout_of(k)
-                noisy = summed(folded(exact.astype(np.uint64), layout).astype(np.int64), 2, layout)
-            else:
-                noisy = summed(exact, 1)
             found = profile_of(noisy, most * k)
             reach, shuffle = found.distinct, shuffle_distance(frequencies_of(found), histogram(truth))
     except (un.OverloadError, un.ConvergenceError):
@@ -212,7 +224,7 @@ def run_once(name: str, run: int, options: argparse.Namespace, kept: Kept) -> No
         return
     rng = np.random.default_rng([23, (*REACH, *FREQUENCY).index(name), run])
     drawn = Scenario.draw(name, rng)
-    cells = drawn.cells(CELLS, rng)
+    cells = drawn.cells(TASK_CELLS, rng)
     sealed = [summed(c, 1) for c in cells]
     for way, k in wanted:
         if kept.late:
@@ -220,10 +232,8 @@ def run_once(name: str, run: int, options: argparse.Namespace, kept: Kept) -> No
         exact, truth = cells[:k].sum(axis=0), drawn.frequencies(k)
         row = measure(way, name, exact, sealed[:k], truth)
         if run == 0 and way != "side by side":
-            power = {"merged": k, "two servers": 2, "one place": 1}[way]
-            cells_then = task_of(name).layout_of(k).cells if way == "two servers" else CELLS
             free = np.bincount(truth, minlength=(3 if name in FREQUENCY else 1) * k + 1)[1:]
-            row["least"] = least_error(free, power, cells_then)
+            row["least"] = least_error(free, NOISES.get(way, k), layout_of(way, name, k).cells)
         elif run == 0 and name in REACH and k <= BESIDE:
             row["least"] = least_beside(drawn.items[:k])
         kept.add((name, way, k, run), row)
@@ -312,7 +322,7 @@ def passing(passed: dict[str, dict[str, int]], options: argparse.Namespace) -> l
     lines = ["| sets that pass | bytes a site | " + " | ".join(names) + " |", "|---" * (len(names) + 2) + "|"]
     for way in options.way:
         figures = " | ".join(str(passed[name].get(way, "–")) for name in names)
-        lines.append(f"| {way} | {BYTES[way]:,} | {figures} |")
+        lines.append(f"| {way} | {bytes_of(way)} | {figures} |")
     for other, figures in PUBLISHED.items():
         lines.append(f"| {other} (published) | | {' | '.join(str(figures[REACH.index(n)]) for n in names)} |")
     return lines
@@ -339,6 +349,7 @@ def plot(results: dict[str, dict[tuple[str, int], list[Row]]], options: argparse
         panel.plot([voc[name]], [2.55], marker="v", ms=8, color="0.4", ls="none", label="vector of counts stops")
         panel.set(xscale="log", yscale="log", title=name, xlabel="sites")
         panel.set_xticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
+        panel.set_yticks([0.1, 0.2, 0.5, 1, 2, 5, 10], ["0.1", "0.2", "0.5", "1", "2", "5", "10"])
         panel.minorticks_off()
     first = np.atleast_1d(axes)[0]
     first.set_ylabel("RMSE of reach, %")
@@ -412,7 +423,7 @@ def report(options: argparse.Namespace, kept: Kept) -> None:
     head = f"| {' | '.join(names.split(', '))} |"
     text = [
         "## Many sites", "", machine("numpy", "scipy"), "",
-        f"ε = ln 3, 2¹⁷ cells, {runs_of(results)} runs a row. {NOTE}", "",
+        f"ε = ln 3, {runs_of(results)} runs a row. {NOTE}", "",
         *passing(passed, options), "", told(), "", "![Error of reach against the number of sites](img/sites.svg)", "",
         *overlaps(kept), "", head, "|---" * 11 + "|", *body, "",
     ]  # fmt: skip

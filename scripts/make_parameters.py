@@ -43,9 +43,25 @@ def by_merges() -> str:
     return "\n".join(lines)
 
 
+def by_cells() -> str:
+    """Sizes that a plan tries for 20,000 items, and the one it takes."""
+    plans = {
+        f"{epsilon}, {merges}": un.plan(epsilon=epsilon, kind="hashed", items=20_000, merges=merges, repetitions=8)
+        for epsilon, merges in ((1, 1), (1, 8), ("0.1", 1), ("0.1", 8))
+    }
+    sizes = sorted({cells for plan in plans.values() for cells in plan.tried})
+    lines = ["| ε, sketches merged | " + " | ".join(f"{cells:,}" for cells in sizes) + " |"]
+    lines.append("|---" * (len(sizes) + 1) + "|")
+    for name, plan in plans.items():
+        row = [f"± {100 * plan.tried[cells]:.0f} %" if cells in plan.tried else "" for cells in sizes]
+        bold = (f"**{text}**" if cells == plan.cells else text for cells, text in zip(sizes, row))
+        lines.append(f"| {name} | " + " | ".join(bold) + " |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     page = PAGE.read_text()
-    for name, table in (("cap", by_epsilon_and_cap()), ("merges", by_merges())):
+    for name, table in (("cap", by_epsilon_and_cap()), ("merges", by_merges()), ("cells", by_cells())):
         begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
         page = re.sub(f"{begin}.*?{end}", lambda _, t=table, b=begin, e=end: f"{b}\n{t}\n{e}", page, flags=re.S)
         print(table)

@@ -10,7 +10,7 @@ import pytest
 
 import unnoise as un
 from statistics_tools import differ
-from unnoise.answers.advise import _errors, _expected, simulated_curve
+from unnoise.answers.advise import _errors, _expected, _setting, simulated_curve
 from unnoise.answers.simulate import Setting
 from unnoise.errors import InputError
 from unnoise.estimators.falling import falling
@@ -74,7 +74,8 @@ def test_merged_known_sketches_err_as_foretold() -> None:
     name, rng = "sketch, known domain", np.random.default_rng(1)
 
     def simulated(epsilon: float) -> list[dict[str, float]]:
-        return [_expected(name, epsilon, 1500, "poisson:3", 2048, 2000, 3, 1, rng) for _ in range(40)]
+        setting = _setting(name, epsilon, 1500, "poisson:3", None, 2000, 3)
+        return [_expected(name, setting, 1, rng) for _ in range(40)]
 
     counts, number = Setting("hashed", 1.0, 1, 1500, shape="poisson:3").counts(None)
     times, real = np.repeat(counts, number), []
@@ -94,6 +95,14 @@ def test_merged_known_sketches_err_as_foretold() -> None:
     said = next(c for c in un.advise(epsilon=1, **options, repetitions=4).candidates if c.name == name)
     for error, mean in said.errors.items():  # of a fixed seed, as are those it is compared with
         assert min(one[error] for one in foretold) < mean < max(one[error] for one in foretold)
+
+
+def test_cells_are_as_many_as_the_noise_of_a_candidate_allows() -> None:
+    """Σ t²/σ²: 20,000 items seen twice behind 20 noises and behind 2; those that are asked for instead."""
+    options = {"epsilon": 1, "items": 20_000, "shape": {2: 1}, "trusted": False, "sites": 20, "repetitions": 1}
+    cells = {c.name: c.cells for c in un.advise(**options).candidates}
+    assert cells == {"direct": None, "sketch": 1 << 12, "two servers": 1 << 15}  # 80,000 / 36.8 and / 3.68
+    assert {c.cells for c in un.advise(**options, cells=1024).candidates} == {None, 1024}
 
 
 def test_hopeless_settings_are_called_so() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from drawing_tools import noisy_profile
 from statistics_tools import chi_square
-from unnoise.answers.plan import plan
+from unnoise.answers.plan import WORTH, plan
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.answers.simulate import NAMED, Setting, draw_noisy_profile, errors, shaped
 from unnoise.errors import InputError
@@ -307,3 +307,28 @@ def test_distinct_items_of_a_hashed_plan_occur(shape):
 def test_plans_are_quiet_about_the_data_they_simulate(recwarn):
     plan(epsilon=1, cells=10, items=100, kind="sampled", repetitions=6)
     assert not [str(warning.message) for warning in recwarn]
+
+
+def test_without_cells_the_size_that_tells_items_best_is_found():
+    """Behind much noise fewer cells than items; sizes on either side are wider, or not worth twice the cells."""
+    found = plan(epsilon="0.5", kind="hashed", items=4000, merges=4, shape="poisson:2", repetitions=4)
+    tried = found.tried
+    assert found.cells in tried
+    assert tried[found.cells] <= WORTH * min(tried.values())
+    print(found.cells, tried)
+    around = [cells for cells in (found.cells // 2, 2 * found.cells) if cells in tried]
+    assert around, "at least one other size was tried"
+    assert all(tried[cells] > tried[found.cells] / WORTH for cells in around)
+    assert f"{found.cells:,} ± " in str(found)
+    assert found.to_dict()["tried"] == tried
+    with pytest.raises(InputError, match="items of a hashed sketch"):
+        plan(epsilon=1, kind="hashed")
+
+
+@pytest.mark.parametrize(("epsilon", "merges"), [(5, 1), (1, 1), (1, 20), ("0.05", 1), (400, 1)])
+def test_likely_cells_make_collisions_as_loud_as_the_noise(epsilon, merges):
+    """10,000 items seen three times: Q/m is σ² or half of it, unless the noise is so faint that 8 cells an item do."""
+    setting = Setting("hashed", float(epsilon), 1, 10_000, merges=merges, shape={3: 1})
+    loud, cells = 90_000.0, setting.likely_cells
+    wanted = min(loud / setting.law.variance, 80_000) if setting.law.variance else 80_000
+    assert wanted <= cells < 2 * max(wanted, 16)

@@ -17,7 +17,7 @@ def test_a_task_goes_through_json_and_back():
     assert "occurrences" not in task.to_dict(), "tasks from before keep their digest"
     guess = Task(id="t", epsilon="1", cells=1024, way="two-servers", occurrences=100)
     assert Task.from_dict(guess.to_dict()) == guess
-    assert guess.for_servers("once").layout_of(2).cells == 256
+    assert guess.for_servers("once").layout_of(2).cells == 128  # 2·200/σ², σ² = 3.7 of two noises
 
 
 @pytest.mark.parametrize(

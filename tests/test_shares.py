@@ -107,10 +107,10 @@ def test_hashed_cells_are_those_of_a_sketch(servers):
 
 
 @pytest.mark.parametrize("levels", [None, 2])
-@pytest.mark.parametrize(("sites", "cells"), [(2, 256), (3, 512), (5, 512)])
+@pytest.mark.parametrize(("sites", "cells"), [(2, 2048), (3, 4096), (5, 4096)])
 def test_a_sum_of_few_sites_comes_in_the_cells_it_needs(servers, levels, sites, cells):
     """It is the sketch that so few cells would have given, and its noise is drawn for those alone."""
-    task = Task.hashed(512 * (levels or 1), epsilon=EXACT, epoch="e", levels=levels, occurrences=100)
+    task = Task.hashed(4096 * (levels or 1), epsilon=EXACT, epoch="e", levels=levels, occurrences=100)
     assert Task.from_bytes(task.to_bytes()) == task
     pair = servers(task)
     with testing.noiseless():

@@ -504,7 +504,10 @@ def test_union_overlap_and_table_on_the_command_line(files):
 
     found = json.loads(run("union", "tv.sketch", "web.sketch", "--once", "--json", cwd=files).stdout)
     assert found["union"]["value"] == pytest.approx(5000, rel=0.1)
-    found = json.loads(run("overlap", "tv.sketch", "web.sketch", "--json", cwd=files).stdout)
+    assert found["union"]["note"] in ("", "mostly model")  # what the table says of it
+    assert found["sketches"] == ["tv.sketch", "web.sketch"]
+    found = json.loads(run("overlap", "tv.sketch", "web.sketch", "--json", "-o", "both.json", cwd=files).stdout)
+    assert found == json.loads((files / "both.json").read_text())
     assert found["overlap"]["value"] == pytest.approx(1000, rel=0.5)
     assert found["retained"]["value"] == pytest.approx(1 / 3, abs=0.2)
     assert "only in the first" in run("overlap", "tv.sketch", "web.sketch", cwd=files).stdout
@@ -512,6 +515,7 @@ def test_union_overlap_and_table_on_the_command_line(files):
     assert "tv + web" in shown
     rows = json.loads(run("table", "tv.sketch", "web.sketch", "--by", "period", "--json", cwd=files).stdout)
     assert [row["sites"] for row in rows] == [["tv", "web"]]
+    assert rows[0]["reach"]["note"] in ("", "mostly model")
     other = un.Sketch.hashed(2**13, epsilon=4, hash_seed=9, item_types=["int"])
     other.save(files / "other.sketch")
     failed = run("union", "tv.sketch", "other.sketch", cwd=files)
@@ -664,3 +668,27 @@ def test_files_of_answers_at_the_edges(three, tmp_path, monkeypatch, capsys):
 def test_a_list_of_sketches_is_told_how_to_be_given() -> None:
     with pytest.raises(InputError, match=r"got list: give them one by one, as in union\(\*sketches\)"):
         un.union([1, 2])
+
+
+@pytest.mark.parametrize("epsilon", [8, 30])
+def test_sites_without_items_are_answered_whatever_their_noise(epsilon):
+    """Weak noise leaves all cells of an empty site at 0, as it does another's: no copy, and nothing to divide by."""
+    def site(items: list[str]) -> un.Sketch:
+        sketch = un.Sketch.hashed(256, epsilon=epsilon, item_types=["str"])
+        sketch.update(items)
+        sketch.release()
+        return sketch
+
+    some = [f"i{i}" for i in range(100)]
+    for question in (un.union, un.overlap, un.unique_reach, un.retention):
+        for first, second in (([], some), (some, []), ([], [])):
+            found = question(site(first), site(second))
+            assert found.low <= found.value <= found.high
+            truth = {"union": len({*first, *second}), "unique_reach": len(first)}.get(question.__name__, 0)
+            assert found.low <= truth, (question.__name__, len(first), len(second), found)
+
+
+def test_a_copy_is_refused_where_noise_would_hardly_give_the_same_cells():
+    noisy = un.Sketch.hashed(256, epsilon=1, item_types=["str"]).release()
+    with pytest.raises(InputError, match="give it once"):
+        un.union(noisy, noisy)

@@ -33,7 +33,7 @@ from .text import LONGEST_NAME, inert
 
 __all__ = [
     "ITEM_TYPES", "MEASURED_LEVELS", "MOST_CELLS", "MOST_LEVELS", "MOST_NAMES", "Account", "Kind", "Labels", "Layout",
-    "about", "check_sampled", "fresh_labels", "guarantee", "hashed_layout", "in_words", "usual_unit",
+    "about", "check_sampled", "enough_cells", "fresh_labels", "guarantee", "hashed_layout", "in_words", "usual_unit",
 ]  # fmt: skip
 
 Kind = Literal["known", "hashed", "sampled", "direct"]
@@ -41,6 +41,9 @@ ITEM_TYPES = ("int", "str")
 
 MOST_LEVELS = 54
 """Most levels: those told apart by the top 53 bits of the hash."""
+
+ROOMIEST = 8
+"""Most cells to an item: one in eight then shares its cell, which is undone, and more would be memory alone."""
 
 MEASURED_LEVELS = 16
 """Number of levels for ``levels=True``: the measured choice when the number of items is unknown (docs/items.md)."""
@@ -141,6 +144,25 @@ def hashed_layout(cells: int, levels: int | bool | None, **public: Any) -> Layou
     if count - 1 + size.bit_length() - 1 > 64:
         raise InputError(f"levels and cells must need at most 64 bits of hash, got {levels} and {cells}")
     return Layout(kind="hashed", cells=size * count, levels=count, **public)
+
+
+def enough_cells(squares: float, items: float, noise: DiscreteLaplace) -> int:
+    """Return how many cells tell items best behind a noise: the least power of two above Σ t²/σ².
+
+    squares : Σ t², the counts of the items squared; items : how many there are, at most
+
+    Fewer cells carry less noise, and more collisions. What tells counts apart is the cumulants of the m cells: the
+    j-th has a standard error of about √(j!·m)·(σ² + Σ t²/m)^(j/2), σ² the variance of the noise, least at m =
+    (j − 1)·Σ t²/σ². So let items that share cells be as loud as the noise. Where that is faint, ROOMIEST cells to an
+    item are enough. Merging k sketches of alike sites multiplies Σ t² and σ² by k: the cells depend on no k.
+
+    >>> [enough_cells(40_000, 20_000, DiscreteLaplace(epsilon)) for epsilon in ("0.1", 1, 5)]
+    [256, 32768, 262144]
+    >>> enough_cells(20 * 40_000, 20 * 20_000, DiscreteLaplace(1, 20))
+    32768
+    """
+    most = ROOMIEST * items
+    return 1 << max(math.ceil(math.log2(min(squares / noise.variance, most) if noise.variance > 0 else most)), 4)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,7 @@ class Candidate:
 
     possible : whether the situation allows it; because : why, or why not
     errors : mean errors l1, w1 and distinct (relative); nan where a release would have been refused
+    cells : cells of the sketch that the errors are of, None where there is none
     """
 
     name: str
@@ -51,6 +52,7 @@ class Candidate:
     possible: bool
     because: str
     errors: Mapping[str, float]
+    cells: int | None = None
 
 
 @dataclass(frozen=True)
@@ -66,13 +68,13 @@ class Advice:
         return asdict(self)
 
     def __str__(self) -> str:
-        rows: list[tuple[str, ...]] = [("", "ℓ1", "W1", "distinct", "trusts", "")]
+        rows: list[tuple[str, ...]] = [("", "ℓ1", "W1", "distinct", "cells", "trusts", "")]
         for c in self.candidates:
             mark = "→" if c.name == self.model else " " if c.possible else "✗"
             figures = [f"{c.errors[key]:.2g}" for key in ("l1", "w1")] + [f"± {percent(c.errors['distinct'])}"]
-            rows.append((f"{mark} {c.name}", *figures, c.trusts, c.because))
-        widths = [max(len(row[i]) for row in rows) for i in range(5)]
-        lines = ["  ".join([*(cell.ljust(w) for cell, w in zip(row, widths)), row[5]]).rstrip() for row in rows]
+            rows.append((f"{mark} {c.name}", *figures, f"{c.cells:,}" if c.cells else "", c.trusts, c.because))
+        widths = [max(len(row[i]) for row in rows) for i in range(6)]
+        lines = ["  ".join([*(cell.ljust(w) for cell, w in zip(row, widths)), row[6]]).rstrip() for row in rows]
         return "\n".join([f"Use {self.model}. {self.why}", "", *lines])
 
 
@@ -94,7 +96,7 @@ def advise(
     published : whether a noisy histogram is out already
     domain : number of items of a domain known beforehand, if there is one
     two_servers : whether two servers that do not collude are at hand
-    cells : cells of a hashed sketch, the next power of two above ``items`` unless given
+    cells : cells of a hashed sketch, as many as the items need behind the noise of each candidate unless given
     repetitions, seed : of the simulation
 
     Examples
@@ -109,14 +111,15 @@ def advise(
     check_integer("sites", sites, 1, 10**4)
     check_integer("repetitions", repetitions, 1)
     law = exact_positive("epsilon", epsilon)
-    size = cells or 1 << max(4, math.ceil(math.log2(items)))
     whole = None if domain is None else max(check_integer("domain", domain, 1, 10**8), items)
     ways = _ways(trusted, sites, updates, published, whole, two_servers)
     rng = np.random.default_rng(seed)
     found = []
     for index, (name, trusts, possible, because, noises) in enumerate(ways):
-        errors = _expected(name, float(law), items, shape, size, whole, noises, repetitions, rng)
-        found.append(Candidate(name, trusts, possible, because, errors))
+        setting = _setting(name, float(law), items, shape, cells, whole, noises)
+        errors = _expected(name, setting, repetitions, rng)
+        size = None if name == "direct" else setting.cells
+        found.append(Candidate(name, trusts, possible, because, errors, size))
         if step is not None:
             step(index + 1, len(ways))
     best = min((c for c in found if c.possible), key=lambda c: (math.isnan(c.errors["l1"]), c.errors["l1"]))
@@ -149,22 +152,26 @@ def _ways(
     return ways
 
 
-def _expected(
-    name: str, epsilon: float, items: int, shape: Any, cells: int, domain: int | None, noises: int, repetitions: int,
-    rng: np.random.Generator,
-) -> dict[str, float]:  # fmt: skip
+def _setting(
+    name: str, epsilon: float, items: int, shape: Any, cells: int | None, domain: int | None, noises: int
+) -> Setting:  # fmt: skip
+    """Return what is public of a candidate: cells of a known domain, or as many as the items need behind the noise."""
+    hashed = Setting("hashed", epsilon, cells or 1, items, merges=noises, shape=shape)
+    if name == "sketch, known domain" or (name == "histogram" and domain is not None):
+        return _with_zeros(hashed, domain or items)
+    return hashed if cells else replace(hashed, cells=hashed.likely_cells)
+
+
+def _expected(name: str, setting: Setting, repetitions: int, rng: np.random.Generator) -> dict[str, float]:
     """Return the mean errors of simulated releases."""
-    known = name == "sketch, known domain" or (name == "histogram" and domain is not None)
-    kind = "known" if known else "hashed"
     rows = []
     for _ in range(repetitions):
-        setting = Setting(kind=kind, epsilon=epsilon, cells=cells, items=items, merges=noises, shape=shape)
         try:
             if name == "direct":
                 counts, number = setting.counts(rng)
-                found = falling(simulated_curve(counts, number, epsilon, rng))
+                found = falling(simulated_curve(counts, number, setting.epsilon, rng))
             else:
-                release = (setting if not known else _with_zeros(setting, domain or items)).draw(rng)
+                release = setting.draw(rng)
                 some = release.values > 0
                 counts, number = release.values[some], release.how_many[some]
                 profile = reconstruct(release.noisy)
@@ -178,7 +185,7 @@ def _expected(
 
 def _with_zeros(setting: Setting, domain: int) -> Setting:
     """The same items in a domain of which the rest has count 0."""
-    counts, number = Setting("hashed", 1.0, 1, setting.items, shape=setting.shape).counts(None)
+    counts, number = setting.counts(None)
     law = {0: domain - int(number.sum()), **dict(zip(counts.tolist(), number.tolist()))}
     return Setting("known", setting.epsilon, domain, domain, merges=setting.merges, shape=law)
 

@@ -15,7 +15,10 @@ target and without ε (or without cells), the smallest ε (number of cells) that
 logarithm, at common random numbers, rounded up to two digits, and confirmed with fresh seeds: where these do not
 confirm it, it is raised by ``RAISED`` and confirmed again. The figures are those of the fresh seeds. Hashed sketches
 have powers of two, and more cells are not always better (each has its noise): sizes are tried upwards, one after the
-other, until one reaches the target or ``WORSE`` in a row were worse than the best.
+other, until one reaches the target or ``WORSE`` in a row were worse than the best. Without target and cells, the size
+is sought that tells the number of items best: from where items that share cells are as loud as the noise
+(:func:`unnoise.layout.enough_cells`) on to twice as many cells while that makes its interval narrower by ``WORTH``, or
+to half while it does not.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
@@ -57,6 +60,8 @@ RAISED, CONFIRMATIONS = 1.1, 8
 """Factor by which an unconfirmed plan is raised, and how often."""
 WORSE = 2
 """Sizes of a hashed sketch in a row that must be worse than the best before larger ones are given up."""
+WORTH = 1.05
+"""Times an interval must be wider to be worth twice the cells: about what a few simulated releases can tell."""
 FEWEST = 4
 """Simulated releases from which a prediction can be made."""
 
@@ -75,6 +80,8 @@ class Plan:
     refused : share of the simulated releases that would have been refused as overloaded
     intervals : the kind of interval the widths are of
     repetitions : number of simulated releases behind each figure
+    tried : where the number of cells was sought without a target: sizes tried, each with the half-width of the interval
+        of distinct there, relative to it
     """
 
     setting: Setting
@@ -89,6 +96,7 @@ class Plan:
     refused: float
     intervals: str
     repetitions: int
+    tried: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def epsilon(self) -> float:
@@ -132,6 +140,9 @@ class Plan:
             metric, value = self.target
             word = f"reached by {100 * self.within:.0f} % of the releases" if self.reached else "NOT reached"
             lines.append(f"target {NAMES.get(metric, metric)} ≤ {value:g}: {word}")
+        if self.tried:
+            widths = ", ".join(f"{number(cells)} ± {percent(width)}" for cells, width in sorted(self.tried.items()))
+            lines.append(f"distinct by cells: {widths}")
         return "\n".join([*lines, "assuming", *(f"  {text}" for text in self.assumptions)])
 
     __repr__ = __str__
@@ -145,7 +156,7 @@ class Plan:
             "intervals": self.intervals, "errors": dict(self.errors), "widths": dict(self.widths),
             "truths": dict(self.truths), "doubt": dict(self.doubt), "expected": dict(self.expected),
             "target": self.target, "reached": self.reached, "within": self.within, "refused": self.refused,
-            "repetitions": self.repetitions, "assumptions": self.assumptions,
+            "repetitions": self.repetitions, "tried": dict(self.tried), "assumptions": self.assumptions,
         }  # fmt: skip
 
 
@@ -177,7 +188,8 @@ def plan(
     epsilon : number or str, optional
         ε; left out, the smallest one that reaches ``target`` is sought.
     cells : int, optional
-        Number of cells, a power of two where hashed; left out, the smallest that reaches ``target`` is sought.
+        Number of cells, a power of two where hashed; left out, the smallest that reaches ``target`` is sought, or,
+        hashed and without a target, the one that tells the number of items best.
     shape : number, str, mapping, array or Profile
         The guess: a power-law exponent such as 2.2, a name such as "poisson:5", "geometric:20", "uniform:200",
         "normal:30" (with 70 % zeros) or "ones", or a profile: ``{t: share}``, ``f[0], f[1], …`` or a Profile.
@@ -231,6 +243,8 @@ def plan(
     if fixed_epsilon is not None and fixed_cells is not None:
         run.releases = repetitions
         return run.simulate(setting(fixed_epsilon, fixed_cells), repetitions, fresh=True)
+    if kind == "hashed" and fixed_epsilon is not None and run.goal is None and many is not None:
+        return run.narrowest(setting(fixed_epsilon, levels), _sizes(levels, many))
     if run.goal is None or (fixed_epsilon is None and fixed_cells is None):
         raise _incomplete({"epsilon": epsilon, "cells": cells, "target": target})
     if fixed_cells is not None:
@@ -247,7 +261,10 @@ def plan(
 def _incomplete(told: Mapping[str, object]) -> InputError:
     """Say what is missing, in view of what was told."""
     given = ", ".join(name for name, value in told.items() if value is not None) or "none of these"
-    return InputError(f"plan must have epsilon and cells, or a target and one of them, got {given}")
+    return InputError(
+        "plan must have epsilon and cells, or a target and one of them, or epsilon and the items of a hashed sketch, "
+        f"got {given}"
+    )
 
 
 def _check_items(items: Any, kind: str) -> int | None:
@@ -354,6 +371,28 @@ class _Run:
                 break
         which = f"{best:.3g} is the best there is, with cells={cells}" if best < math.inf else "every size overflows"
         raise InputError(f"target must be reachable at this epsilon: {goal[0]}={goal[1]:g} was asked, {which}")
+
+    def narrowest(self, setting: Setting, sizes: Sequence[int]) -> Plan:
+        """Return the plan of the size, of some ever larger ones, whose interval of distinct is narrowest."""
+        few, many = max(self.repetitions // 2, FEWEST), max(self.repetitions, FEWEST)
+        self.releases = 4 * few + many
+        tried: dict[int, float] = {}
+
+        def width(at: int) -> float:
+            if not 0 <= at < len(sizes):
+                return math.inf
+            found = self.simulate(replace(setting, cells=sizes[at]), few)
+            tried[sizes[at]] = found.widths[DISTINCT.name] / found.truths[DISTINCT.name]
+            return tried[sizes[at]]
+
+        best = guess = int(np.searchsorted(sizes[1:], setting.likely_cells, side="left"))
+        narrowest = width(best)
+        while (wider := width(best + 1)) < narrowest / WORTH:
+            best, narrowest = best + 1, wider
+        while best <= guess and width(best - 1) < WORTH * min(tried.values()):
+            best -= 1
+        found = self.simulate(replace(setting, cells=sizes[best]), many, fresh=True)
+        return replace(found, tried=dict(sorted(tried.items())))
 
     def _confirm(self, setting: Callable[[float], Setting], x: float, most: float) -> Plan:
         found = self.simulate(setting(x), max(self.repetitions, FEWEST), fresh=True)

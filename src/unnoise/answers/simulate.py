@@ -29,7 +29,7 @@ import numpy as np
 
 from ..arrays import Floats, Int64
 from ..errors import InputError
-from ..layout import Layout
+from ..layout import Layout, enough_cells
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile, combine, tally
 from .estimate import number
@@ -196,6 +196,9 @@ KINDS = ("known", "hashed", "sampled")
 MOST_HASHED = 10**8
 """Most items that are thrown into cells one by one."""
 
+STANDS_OUT = 4.0
+"""Deviations of the noise from which on an item stands out by itself: however much larger, it hides no others."""
+
 TAIL = 1e-13
 """Noise beyond the reach of this probability is left out of the drawing."""
 
@@ -241,6 +244,13 @@ class Setting:
     def law(self) -> DiscreteLaplace:
         """The noise in a cell after merging."""
         return DiscreteLaplace(self.epsilon, self.merges)
+
+    @property
+    def likely_cells(self) -> int:
+        """Cells that the guessed counts need (:func:`~unnoise.layout.enough_cells`), whatever ``cells`` is."""
+        values, how_many = self.counts(None)
+        loud = np.minimum(values, max(STANDS_OUT * math.sqrt(self.law.variance), 1.0))
+        return enough_cells(float(loud**2 @ how_many), float(how_many.sum()), self.law)
 
     def counts(self, rng: np.random.Generator | None) -> tuple[Int64, Int64]:
         """Return the true counts that occur and how many items have each; without chance if there is no ``rng``."""

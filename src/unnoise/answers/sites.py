@@ -43,6 +43,9 @@ ROUGH = 0.1
 SURE = 3.0
 """Standard errors beyond which nothing is expected: no part has more than the whole has at most."""
 
+COPIED = 1e-9
+"""Chance of equal cells, at most, below which they are a copy."""
+
 VAGUE = 0.8
 """Share of the standard deviation between the trivial bounds at which an answer says next to nothing."""
 
@@ -61,22 +64,26 @@ class Gathered:
 
         once : no sketch counts an item more than once, though it may not know that itself
         """
-        names: dict[int, str] = {}
+        names: list[str] = []
+        seen: dict[int, str] = {}
         coded: list[Coded] = []
         total: NoisyCounts | None = None
         for name, noisy in sketches:
             if coded:
-                require_comparable(next(iter(names.values())), coded[0].layout, name, noisy.layout)
+                require_comparable(names[0], coded[0].layout, name, noisy.layout)
             digest = hash(noisy.counts.tobytes())
-            if digest in names:
-                raise InputError(f"sketches must be different ones, got {names[digest]} and {name}: the same cells")
-            names[digest] = name
+            if digest in seen and _is_copy(noisy):
+                raise InputError(
+                    f"sketches must be different ones, got {seen[digest]} and {name}: the same cells; give it once"
+                )
+            seen[digest] = name
+            names.append(name)
             add = add and (total is None or total.noise.epsilon == noisy.noise.epsilon)
             total = _added(total, noisy) if add else None
             coded.append(Coded(noisy, once=once or noisy.max_count == 1))
         if not coded:
             raise InputError("sketches must be at least one, got none")
-        return cls(tuple(names.values()), tuple(coded), total)
+        return cls(tuple(names), tuple(coded), total)
 
     @cached_property
     def summed(self) -> Profile:
@@ -91,6 +98,14 @@ class Gathered:
     def only(self, which: Sequence[int]) -> Gathered:
         """Return some of them, without their sum."""
         return Gathered(tuple(self.names[i] for i in which), tuple(self.coded[i] for i in which), None)
+
+
+def _is_copy(noisy: NoisyCounts) -> bool:
+    """Whether noise of its own would hardly give the cells of another sketch: no noise is likelier than 0 everywhere.
+
+    Weak noise on few cells does, so empty sites may well look the same.
+    """
+    return noisy.counts.size * float(noisy.noise.log_pmf(0)) < math.log(COPIED)
 
 
 def _added(total: NoisyCounts | None, noisy: NoisyCounts) -> NoisyCounts:
@@ -146,8 +161,7 @@ def beside(found: Together) -> Estimate:
     k, touched = found.items.size, float(np.arange(1, found.items.size + 1) @ found.items)
     free = (touched - touched / k) / math.sqrt(12)  # between the largest site and the sum of all
     vague = k > 1 and found.stderr > max(VAGUE * free, ROUGH * found.reach)
-    share = min(1.0, found.stderr**2 / found.plain_variance) if found.plain_variance > 0 else 1.0
-    return as_estimate(found.reach, found.stderr, data_share=share, marked=vague)
+    return as_estimate(found.reach, found.stderr, data_share=found.data_share, marked=vague)
 
 
 def union(gathered: Gathered) -> Estimate:
@@ -167,8 +181,7 @@ def overlap(gathered: Gathered) -> Estimate:
     found = side_by_side(gathered.coded)
     stderr = math.sqrt(max(float(found.covariance[-1, -1]), 0.0))
     most = min(_at_most(coded) for coded in gathered.coded)
-    share = min(1.0, found.stderr**2 / found.plain_variance)
-    return as_estimate(float(found.items[-1]), stderr, most=most, data_share=share)
+    return as_estimate(float(found.items[-1]), stderr, most=most, data_share=found.data_share)
 
 
 def unique_reach(gathered: Gathered) -> Estimate:
@@ -186,8 +199,7 @@ def in_common(left: Together, right: Together, every: Together) -> Estimate:
     """
     value, stderr = _sum_of((1, left), (1, right), (-1, every))
     most = min(side.reach + SURE * side.stderr for side in (left, right))
-    share = min(1.0, every.stderr**2 / every.plain_variance) if every.plain_variance > 0 else 1.0
-    return as_estimate(value, stderr, most=most, data_share=share)
+    return as_estimate(value, stderr, most=most, data_share=every.data_share)
 
 
 def _sum_of(*signed: tuple[int, Together]) -> tuple[float, float]:
@@ -213,9 +225,8 @@ def retention(gathered: Gathered) -> Estimate:
     sampled = float(covariance(change[None], change[None])[0, 0])
     mine = both.influences[1][None]
     owed = max(0.0, float(both.covariance[1, 1]) - float(covariance(mine, mine)[0, 0])) / before.reach**2
-    share = min(1.0, both.stderr**2 / both.plain_variance)
     stderr = math.sqrt(sampled + owed)
-    return as_estimate(value, stderr, most=1.0, data_share=share, marked=stderr > VAGUE / math.sqrt(12))
+    return as_estimate(value, stderr, most=1.0, data_share=both.data_share, marked=stderr > VAGUE / math.sqrt(12))
 
 
 def occurrences_of(coded: Coded) -> tuple[float, float]:

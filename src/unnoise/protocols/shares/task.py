@@ -23,7 +23,7 @@ from typing import Any, Literal, NoReturn
 
 from ...checks import check_integer
 from ...errors import FormatError, InputError
-from ...layout import Account, Layout, hashed_layout
+from ...layout import Account, Layout, enough_cells, hashed_layout
 from ...noise import DiscreteLaplace, Exact, exact_positive
 
 __all__ = ["Kind", "Task", "canonical", "digest_of", "pack", "read_account", "read_ids", "read_text", "unpack"]
@@ -198,17 +198,18 @@ class Task:
     def layout_of(self, reports: int) -> Layout:
         """Return the layout of a sum of so many reports: as many cells as it needs, at most those of the task.
 
-        Every cell of an answer costs two noises, so a sum of few sites is better told in fewer cells: the least power
-        of two (a level) that holds the expected occurrences one by one, whatever the sites have in common. It depends
-        on nothing but the task and the number of reports, so both servers come to the same.
+        Every cell of an answer costs two noises, so a sum of few sites is better told in fewer cells (a level): as many
+        as the expected occurrences need behind them (:func:`~unnoise.layout.enough_cells`), most items occurring about
+        twice. It depends on nothing but the task and the number of reports, so both servers come to the same.
 
         >>> task = Task.hashed(2**17, epsilon=1, epoch="2026-11", occurrences=20_000)
         >>> [task.layout_of(reports).cells for reports in (2, 3, 4, 20)]
-        [65536, 65536, 131072, 131072]
+        [32768, 32768, 65536, 131072]
         """
         size = self.layout.cells // self.layout.levels
         if self.occurrences is not None:
-            size = min(size, 1 << (reports * self.occurrences - 1).bit_length())
+            expected = reports * self.occurrences
+            size = min(size, enough_cells(2 * expected, expected, DiscreteLaplace(self.epsilon, 2)))
         return replace(self.layout, cells=size * self.layout.levels)
 
     @cached_property
