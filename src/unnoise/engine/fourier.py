@@ -62,6 +62,9 @@ BACKGROUND = 0.01
 LOST = math.log(1e8)
 """−log r^L: how strongly what lies past the transform's length is suppressed."""
 
+INAUDIBLE = -44.0
+"""log |φ^ρ| from which on a frequency is left out: e⁻⁴⁴ = 10⁻¹⁹ is a thousandth of what rounding adds."""
+
 AT_ONCE = 1 << 20
 """Numbers of a transform, over all sets of points that are looked at together: some ten megabytes."""
 
@@ -460,7 +463,8 @@ class _Law:
         self.up = np.exp(slope * np.arange(-reach, points + 1))
         z = np.exp(-slope - 2j * np.pi * np.arange(self.length // 2 + 1) / self.length)
         log = 2 * math.log(-math.expm1(-noise.epsilon)) - np.log(1 - noise.a * z) - np.log(1 - noise.a / z)
-        self.log_noise = float(noise.power) * log
+        log *= float(noise.power)
+        self.log_noise = log[: max(1, int((log.real > INAUDIBLE).sum()))]  # |φ| falls with the frequency
         # a count r past a point is told as masses there, at the next and at the one after: running sums over r
         x = np.arange(unit) / unit
         self.weights = np.zeros((3, unit + 1))
@@ -480,8 +484,8 @@ class _Law:
         return self.cumulated(np.zeros((1, 1), dtype=complex))
 
     def transform(self, masses: Floats) -> Complex:
-        """Transform of the masses at the points of the lattice."""
-        return np.asarray(rfft(masses * self.down, self.length))
+        """Transform of the masses at the points of the lattice, at the frequencies that the noise lets through."""
+        return np.asarray(rfft(masses * self.down, self.length)[..., : self.log_noise.size])
 
     def cumulated(self, around: Complex) -> Floats:
         """Return laws of noisy cells (down), cumulated from ``low`` on; ``around`` are logarithms of transforms."""
