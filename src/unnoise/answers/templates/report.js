@@ -101,7 +101,9 @@
     }
     host.replaceChildren(node);
     const what = node.querySelector(".what"), end = box.left + box.width - (curves[0].truth ? 160 : 0);
-    if (what && box.left - 9 + what.getComputedTextLength() > end) what.textContent = "↑ " + BRIEF[st.curve];
+    const tight = () => what && Number(what.getAttribute("x")) + what.getComputedTextLength() + 8 > end;
+    if (tight()) what.textContent = "↑ " + BRIEF[st.curve];
+    if (tight()) what.setAttribute("x", 2); // a phone: from the very edge
     return { node, axes, bottom };
   };
 
