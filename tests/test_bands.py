@@ -283,6 +283,23 @@ def test_a_skewed_sum_is_covered_although_only_a_tenth_was_sampled():
     assert symmetric > 1.5 * ours
 
 
+@pytest.mark.statistical
+@pytest.mark.filterwarnings("ignore::unnoise.errors.UnnoiseWarning")
+def test_entropy_reaches_down_to_the_giants_that_a_sample_may_have_missed():
+    """Ones beside a wide lognormal; control: of limits as far up as down a third fail."""
+    rng, hits, symmetric = np.random.default_rng(20), 0, 0
+    counts = np.where(rng.random(20_000) < 0.6, 1, np.floor(np.exp(rng.normal(4, 1.6, 20_000)))).astype(np.int64)
+    truth = np.log(counts.sum()) - xlogx(counts).sum() / counts.sum()
+    for _ in range(300):
+        profile = noisy_profile(rng, counts[rng.random(counts.size) < 0.1], DiscreteLaplace(1))
+        estimate, _, low, high = entropy_limits(profile, 0.95, items=counts.size)
+        hits += low <= truth <= high
+        symmetric += 2 * estimate - high <= truth <= high
+    print("coverage", hits / 300, "symmetric", symmetric / 300)
+    assert holds_between(hits, 300, 0.93, 1.0)
+    assert not holds_between(symmetric, 300, 0.93, 1.0)
+
+
 @pytest.mark.parametrize("mean", [0.3, 4])
 def test_a_sampled_sum_of_many_small_items_does_not_warn(mean):
     rng = np.random.default_rng(19)
@@ -297,6 +314,8 @@ def test_a_sampled_sum_that_rests_on_one_item_warns():
     profile = NoisyProfile.from_counts(counts, epsilon=1)
     with pytest.warns(UnnoiseWarning, match="rests on few"):
         sum_limits(profile, lambda t: t, 0.95, items=5000)
+    with pytest.warns(UnnoiseWarning, match="rests on few"):  # a giant among many lowers entropy
+        entropy_limits(NoisyProfile.from_counts([2000, *([1] * 5000)], epsilon=1), 0.95, items=50_000)
 
 
 # ------------------------------------------------------------------------------------------------ growth

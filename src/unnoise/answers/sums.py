@@ -11,10 +11,10 @@ words of a language carry the second moment):
 For a sampled sketch (each item of the domain has a cell with probability r) the sum is scaled up by items/cells
 and the variance of sampling m cells without replacement, (1 − m/items)·m·s²_g, is added, with s²_g the unbiased
 estimate of the variance of g over the items. A sample without its largest items has too small a sum *and* too small a
-variance, so limits for a skewed g reach further up than down: those of Hall's [2]_ cubic transformation, with γ the
-skewness (1 − r)·Σ(g − ḡ)³/V^1.5 that estimate and variance share, times ``UNSEEN`` for the items not sampled. No
-interval can allow for a giant that the sample missed, so a sum of skewness above ``SKEWED``, of which one item
-carries a tenth, comes with a warning.
+variance, so limits for a skewed g reach further on the side of its large items, up for Σ h and down for entropy: those
+of Hall's [2]_ cubic transformation, with γ the skewness (1 − r)·Σ(g − ḡ)³/V^1.5 that estimate and variance share, times
+``UNSEEN`` for the items not sampled. No interval can allow for a giant that the sample missed, so a sum of skewness
+above ``SKEWED``, of which one item carries a tenth, comes with a warning.
 
 Entropy is H = log T − S/T with T = Σ h and S = Σ h·log h, so its error is, to first order, that of the functional
 g(h) = h·(1/T + S/T²) − h·log h/T.
@@ -112,9 +112,9 @@ def sum_limits(
 ) -> Four:
     """Return estimate, standard error, low and high for Σ g(h) over ``items`` items."""
     total, variance = functional(noisy, g, max_count=max_count)
-    scale, whole, up = items / noisy.cells, max(variance, 0.0), 1.0
+    scale, whole, down, up = items / noisy.cells, max(variance, 0.0), 1.0, 1.0
     if items > noisy.cells:
-        whole, up = _sampled(noisy, g, total, whole, level, items, max_count)
+        whole, down, up = _sampled(noisy, g, total, whole, level, items, max_count)
     t = np.maximum(noisy.values, 0)
     here, after = (np.broadcast_to(np.asarray(g(each), dtype=float), t.shape) for each in (t, t + 1))
     step = np.where((noisy.values > 0) | (noisy.noise.power != 1), np.abs(after - here), 0.0)
@@ -127,7 +127,7 @@ def sum_limits(
             excess = min(cap, tails * float(noisy.tally @ (step / math.sqrt(whole)) ** 4))
         margin = (z + max(z**3 - 3 * z, 0.0) * excess / 24) * math.sqrt(whole) + margin
     margin *= scale
-    return scale * total, scale * math.sqrt(whole), scale * total - margin, scale * total + margin * up
+    return scale * total, scale * math.sqrt(whole), scale * total - margin * down, scale * total + margin * up
 
 
 def bounded(value: float, found: Four, floor: float) -> tuple[float, float]:
@@ -145,8 +145,8 @@ def bounded(value: float, found: Four, floor: float) -> tuple[float, float]:
 
 def _sampled(
     noisy: NoisyProfile, g: Function, total: float, noise: float, level: float, items: int, max_count: int | None
-) -> tuple[float, float]:
-    """Variance of a sampled sum, that of the noise and (1 − r)·m·s²_g, and how much further up than down limits reach.
+) -> tuple[float, float, float]:
+    """Variance of a sampled sum, that of the noise and (1 − r)·m·s²_g, and how much further limits reach down and up.
 
     Warns where the skewness is large because of a few items, and not because of the noise.
     """
@@ -157,7 +157,7 @@ def _sampled(
 
     variance = noise + left * m * (max(power(2), 0.0) / max(m - 1, 1))
     third = left * power(3)
-    skewness = UNSEEN * third / variance**1.5 if third > 0 else 0.0
+    skewness = UNSEEN * abs(third) / variance**1.5 if third else 0.0
     if skewness > SKEWED:
         surely = max(0, int(noisy.values[-1]) - noisy.noise.reach(1 / (10 * m)))
         largest = float(np.asarray(g(np.array([surely])), dtype=float).reshape(-1)[0])
@@ -169,8 +169,9 @@ def _sampled(
                 UnnoiseWarning, stacklevel=3,
             )
     z = float(special.ndtri((1 + level) / 2))
-    # Beyond SKEWED the transformation turns back; and what was sampled is no reason to reach less far down.
-    return variance, max(-unskewed(-z, min(skewness, SKEWED)) / z, 1.0)
+    # Beyond SKEWED the transformation turns back; and what was sampled is no reason to reach less far the other way.
+    further = max(-unskewed(-z, min(skewness, SKEWED)) / z, 1.0)
+    return (variance, 1.0, further) if third > 0 else (variance, further, 1.0)
 
 
 def unskewed(x: float, skewness: float) -> float:
