@@ -648,6 +648,16 @@ def test_intervals_cover(epsilon: float) -> None:
     assert not holds_between(narrow, runs, 0.95, 1.0)  # the control: a quarter of the width
 
 
+@pytest.mark.parametrize("place", [257, 262, 300, 320])
+def test_a_quantile_of_persons_may_lie_anywhere_in_its_block(place: int) -> None:
+    """Noise on f tells 257..320 together."""
+    counts, items = np.array([1, place]), np.array([400, 600])
+    with testing.noiseless():
+        curve = letting_out(release, {"": Exactly(counts, items)}, Unit(persons="items"), 1)[""]
+    found = direct_profile(curve).quantile(0.9)
+    assert (found.low, found.high) == (257, 320)
+
+
 @pytest.mark.statistical
 @pytest.mark.parametrize(("unit", "at_least"), [(Unit(), False), (Unit(), True), (Unit(persons="items"), False)])
 def test_a_band_holds_as_a_whole(unit: Unit, at_least: bool) -> None:

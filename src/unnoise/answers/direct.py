@@ -394,9 +394,12 @@ class DirectProfile(Profile):
         return min(float(t[possible[0]]), value), max(float(last), value), 1.0
 
     def _turns(self, level: float) -> Int64:
-        """Counts at which the limits of S may change, up to the largest."""
+        """Counts t at which the limits of S(t + 1) may change, up to the largest.
+
+        The items of a block of f may all have its first count, or all its last: the lower limit falls at its begin.
+        """
         if self.curve.released == "exactly":
-            ends = self.curve.first.astype(float) - 1
+            ends = np.union1d(self.curve.first - 1, self.curve.first)
         else:
             ends = np.append(0.0, self._diagram.limits((1 - level) * (1 - SURER) / 2).ends)
         return np.append(ends[ends < self.largest], self.largest).astype(np.int64)
