@@ -256,6 +256,7 @@ def test_what_the_noise_hides_is_marked_and_stays_within_its_interval():
     assert hidden == 8
     table = un.consistent_table({"a": noisy[0], "b": noisy[1]}, max_count=1)
     assert all(row.reach.marked for row in table.rows)
+    assert all(e.marked and e.data_share == row.reach.data_share for row in table.rows for e in row.exactly)
     assert str(table).count("too noisy to tell") == 3
     assert table.columns()["note"] == ["too noisy to tell"] * 3, "in every file too"
     assert "too noisy to tell" in table_document(table).lead

@@ -308,7 +308,10 @@ class _Solved:
         """Return a row of the table."""
         part, base = self._part(i), sum(len(row) for row in self.sets)
         reach = self._reach[i]
-        exactly = tuple(as_estimate(*self._answer([n]), most=reach.high) for n in range(part.start, part.stop))
+        exactly = tuple(
+            as_estimate(*self._answer([n]), most=reach.high, data_share=reach.data_share, marked=reach.marked)
+            for n in range(part.start, part.stop)
+        )
         occurrences = as_estimate(*self._answer([base + j for j in held]))
         return SiteRow(sites, tuple(p for p in periods if p), reach, exactly, occurrences)
 
