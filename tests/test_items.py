@@ -357,3 +357,13 @@ def test_quantiles_say_how_much_of_them_is_the_models():
     assert sure.data_share == 1
     assert unsure.data_share < 0.6  # two or three of four counts
     assert unsure.at(0.8).at(0.95).interval == unsure.interval
+
+
+def test_a_quantile_among_equal_counts_is_as_uncertain_as_their_place():
+    """Devices that report 288 times a day, and some that drop out: σ/√n is half a count where n cells tell it."""
+    rng = np.random.default_rng(2)
+    counts = np.where(rng.random(4000) < 0.85, 288, rng.integers(1, 288, 4000))
+    found = [reconstruct(_counted(counts, 2**13, 0.05, seed)).quantile(0.5) for seed in range(4)]
+    print(found)
+    assert all(each.high - each.low >= 2 for each in found)  # one count wide at most before, and beside 288
+    assert sum(288 in each for each in found) >= 3

@@ -461,8 +461,9 @@ class ModelledProfile(Profile):
     def _quantile_limits(self, q: float, level: float, value: float) -> tuple[float, float, float]:
         """Search by halving for where (items above t) − (1 − q)·(all items) is 0, give or take its error.
 
-        Or, as for the numbers of items, a quarter of what the noise hides of how those about t are arranged. The share
-        of data compares the squares of how many counts are left to it, by the models and by the cells alone.
+        Or, as for the numbers of items, a quarter of what the noise hides of how those about t are arranged. And all of
+        these may lie elsewhere together: the mean count of n cells is known to σ/√n. The share of data compares the
+        squares of how many counts are left to it, by the models and by the cells alone.
         """
         grounds, end = self._grounds, np.array([NO_END])
 
@@ -487,8 +488,13 @@ class ModelledProfile(Profile):
             whole, (fewest, most) = grounds.shares(np.array([grounds.first]), end)[0], self._hidden_steps
             z, blur, top = float(ndtri((1 + level) / 2)), self.noisy.noise.reach(1 - level), grounds.top
             ends = [(first(z, fewest, alone), first(-z, most, alone)) for alone in (False, True)]
+            deviation = math.sqrt(self.noisy.noise.variance)
+            about = np.array([[max(value - deviation, grounds.first)], [value + deviation]]).round().astype(np.int64)
+            cells = max(float(self._centres(*about)[0][0]) * grounds.share, 1.0)
+            place = round(z * deviation / math.sqrt(cells)) if value <= top else 0
             # a single item above the blocks carries the noise of its cell
-            ends = [(max(low - blur, top) if low > top else low, high + blur * (high > top)) for low, high in ends]
+            ends = [(max(low - blur, top) if low > top else min(low, max(value - place, grounds.first)),
+                     high + blur if high > top else max(high, value + place)) for low, high in ends]  # fmt: skip
         (low, high), (least, farthest) = ((min(low, value), max(high, value)) for low, high in ends)
         share = ((high - low + 1) / (max(farthest, high) - min(least, low) + 1)) ** 2
         return low, high, min(share, BELIEVED) if grounds.full else share

@@ -415,7 +415,7 @@ def certify(search: Search, counts: Int64) -> None:
             continue
         seeing: Any = model.channel
         state = seeing.at(model.mass)
-        if float(seeing.strain(state, counts).max()) <= STRAIN and seeing.unexplained(state) <= UNEXPLAINED:
+        if seeing.unexplained(state) <= UNEXPLAINED and float(seeing.strain(state, counts).max()) <= STRAIN:
             kept.append(model)
             carried = float(np.logaddexp(carried, model.score))
         else:
