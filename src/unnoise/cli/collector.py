@@ -77,6 +77,7 @@ class Serving:
     servers: Annotated[
         Path | None, typer.Option("--servers", metavar="FILE", help="JSON: addresses and tokens of the two servers.")
     ] = None
+    new_token: Annotated[bool, typer.Option("--new-token", help="Make another administrator's token.")] = False
 
 
 @command(

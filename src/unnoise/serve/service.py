@@ -210,12 +210,12 @@ class Service:
         try:
             with self.metrics.verifying.time():
                 facts = await self._verifying.do("verify", path=str(upload), task=task.to_dict())
-        except WorkerError as error:
+        except WorkerError:
             self.metrics.refused.inc()
-            raise Problem(422, "the file could not be verified", str(error)) from None
+            raise
         if "error" in facts:
             self.metrics.refused.inc()
-            raise Problem(422, "refused", str(facts["error"]).replace(str(upload), "the report"))
+            raise Problem(422, "refused", str(facts["error"]))
         return facts
 
     async def _row(self, digest: str) -> Report:

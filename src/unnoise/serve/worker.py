@@ -62,7 +62,7 @@ def verify(path: str, task: dict[str, Any]) -> dict[str, Any]:
     from ..sketches.format import read_sketch
 
     wanted = Task.from_dict(task)
-    stored = read_sketch(path)
+    stored = read_sketch(path, name="the report")
     _require_layout(wanted, stored)
     if stored.noise.epsilon != wanted.noise.epsilon:
         raise IncompatibleError("ε per occurrence", tidy(wanted.noise.epsilon), tidy(stored.noise.epsilon))
@@ -183,12 +183,17 @@ def merged(paths: Sequence[str], task: Task) -> NoisyCounts:
     from ..sketches.cells import sum_of
     from ..sketches.format import read_sketch
 
-    reports = [read_sketch(path) for path in paths]
+    reports = [read_sketch(path, name=_called(path)) for path in paths]
     layout, *_ = (_require_layout(task, stored) for stored in reports)
     total = sum_of([stored.cells for stored in reports])
     power = sum((stored.noise.power for stored in reports), Fraction(0))
     account = reduce(Account.plus, (stored.account for stored in reports))
     return NoisyCounts(total, DiscreteLaplace(task.noise.epsilon, power), layout, account.max_count(layout))
+
+
+def _called(path: str) -> str:
+    """A report by its digest: where the server keeps it is nothing for viewers."""
+    return f"report {Path(path).stem[:12]}…"
 
 
 def _number(estimate: Any) -> dict[str, Any]:
@@ -217,10 +222,11 @@ def report(paths: Sequence[str], task: dict[str, Any], labels: Sequence[str] = (
 
 def save(paths: Sequence[str], task: dict[str, Any], target: str) -> dict[str, Any]:
     """Write the merged sketch of the reports into a file."""
+    from ..sketches.format import read_sketch
     from ..sketches.sketch import Sketch
 
     Task.from_dict(task)
-    first, *others = [Sketch.load(path) for path in paths]
+    first, *others = [Sketch.from_public(read_sketch(path, name=_called(path))) for path in paths]
     for other in others:
         first.merge(other)
     first.save(target)
