@@ -287,6 +287,10 @@ class Server(Guarded):
         """Return the site of every report that could be added, by report id."""
         return {name: self._reports[name].site for name in self._store.names("reports", ".share")}
 
+    def given(self) -> list[dict[str, str]]:
+        """Return the sums that were given: of each, the report ids by site."""
+        return [{self._reports[name].site: name for name in ids} for ids in list(self._sums.values())]
+
     def agree(self, reports: Iterable[str]) -> bytes:
         """Return the word that this server will add exactly these reports, in how many cells; spends nothing."""
         ids = tuple(sorted(set(reports)))
