@@ -46,6 +46,9 @@ __all__ = ["WORK", "WorkerError", "Workers", "answer", "verify"]
 AT_LEAST = (1, 2, 3, 5, 10)
 EXACTLY = tuple(range(1, 11))
 
+OF_REACH = ("too-noisy", "model")
+"""Notices about the reach: a sum's are none of a reach that was found otherwise, and is marked by itself."""
+
 MOST_BESIDE = 31
 """Most reports that are looked at beside each other."""
 
@@ -102,7 +105,7 @@ def answer(paths: Sequence[str], task: dict[str, Any], labels: Sequence[str] = (
         "reports": len(paths),
         "power": tidy(profile.noisy.noise.power),
         "method": profile.method,
-        "warnings": [notice.text for notice in profile.notices],
+        "warnings": [one.text for one in profile.notices if one.code not in OF_REACH or surest == profile.distinct],
     }
 
 
