@@ -86,6 +86,7 @@ def test_sums_are_answered_and_nothing_else(three, tmp_path):
         with pytest.raises(RefusedError, match="was not"):
             admin.collect("reach", sites=["berlin", "oslo"])
     with seed.client() as keeper:
+        assert "/shares/{task}/answer" in keeper.call("GET", "/openapi.json")["paths"]
         noted = [(entry["did"], entry["what"]) for entry in keeper.call("GET", "/audit")["entries"]]
     shared = task.for_servers("once").id
     assert noted.count(("made share task", shared)) == 1, "looking at a task is nothing for the audit log"

@@ -152,8 +152,8 @@ async def _metrics(request: Request) -> Response:
     return Response(service_of(request).metrics.text(), media_type="text/plain; version=0.0.4")
 
 
-async def _openapi(_: Request) -> Response:
-    return JSONResponse(document())
+async def _openapi(request: Request) -> Response:
+    return JSONResponse(document(shares=hasattr(request.app.state, "shelf")))
 
 
 # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
