@@ -133,7 +133,7 @@ class _Sink:
 LOG = logging.getLogger("unnoise.serve")
 
 VERIFYING_SECONDS = 60.0
-"""A report of 2^28 cells is verified in about a second."""
+"""A report of 2^28 cells is verified in a quarter of it."""
 
 ANSWERING_SECONDS = 600.0
 
