@@ -101,6 +101,16 @@ def _tasks() -> dict[str, Any]:
             ),
             "get": _operation("The file of a report.", _SEEN, {"200": "The file."}, _TASK, _DIGEST),
         },
+        "/tasks/{task}/sums": {
+            "get": _operation("Sums of two servers that were asked for.", _SEEN, {"200": "Them."}, _TASK),
+            "post": _operation("Ask the two servers for a sum: one more release.", "administrators",
+                               {"201": "The sum.", "409": "It cannot be."}, _TASK, body=_json("Sum")),
+        },
+    }  # fmt: skip
+
+
+def _answers() -> dict[str, Any]:
+    return {
         "/tasks/{task}/answer": {
             "get": _operation("Reach and frequency of any subset.", _SEEN, {"200": "The answer.", "202": "Under way."},
                               _TASK, _SITES, _PERIODS)
@@ -121,11 +131,6 @@ def _tasks() -> dict[str, Any]:
         },
         "/tasks/{task}/sketch": {
             "get": _operation("The merged sketch.", _SEEN, {"200": "The file."}, _TASK, _SITES, _PERIODS)
-        },
-        "/tasks/{task}/sums": {
-            "get": _operation("Sums of two servers that were asked for.", _SEEN, {"200": "Them."}, _TASK),
-            "post": _operation("Ask the two servers for a sum: one more release.", "administrators",
-                               {"201": "The sum.", "409": "It cannot be."}, _TASK, body=_json("Sum")),
         },
     }  # fmt: skip
 
@@ -188,7 +193,7 @@ def document(*, shares: bool = False) -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": f"unnoise {'server of shares' if shares else 'collector'}", "version": __version__},
-        "paths": {**_operations(), **(_shares() if shares else _tasks()), **_tokens()},
+        "paths": {**_operations(), **(_shares() if shares else {**_tasks(), **_answers()}), **_tokens()},
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
             "schemas": {
