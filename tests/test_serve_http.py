@@ -18,10 +18,12 @@ import unnoise as un
 from command_tools import run_in
 from serve_tools import CELLS, Server, free_port, made_report, postgres, running
 from unnoise.errors import InputError, UnnoiseError
-from unnoise.serve.app import _routes
+from unnoise.serve.app import _common_routes, _routes
 from unnoise.serve.client import Client, RefusedError
 from unnoise.serve.openapi import document
+from unnoise.serve.pages import page_routes
 from unnoise.serve.run import _require_cover
+from unnoise.serve.shares import share_routes
 from unnoise.serve.tasks import Task
 
 TASK = {"epsilon": "1", "cells": CELLS, "item_types": ["int"], "every": "day", "noun": "user"}
@@ -100,12 +102,16 @@ def test_every_address_asks_who_is_there(server):
     assert httpx.get(f"{server.address}/events", trust_env=False).status_code == 401
 
 
-def test_the_document_names_every_address():
-    paths = document()["paths"]
-    for route in _routes():
+@pytest.mark.parametrize("shares", [False, True])
+def test_the_document_names_every_address(shares):
+    """Of a collector and of a server of shares: all that is not a page for people."""
+    exports = [route for route in page_routes() if route.path.startswith("/tasks/")]
+    routes = [*_common_routes(), *share_routes()] if shares else [*_routes(), *exports]
+    paths = document(shares=shares)["paths"]
+    for route in routes:
         for method in route.methods - {"HEAD"}:
             assert method.lower() in paths[route.path], (route.path, method)
-    assert set(paths) == {route.path for route in _routes()}
+    assert set(paths) == {route.path for route in routes}
 
 
 def test_a_revoked_token_is_worthless(server):

@@ -5,13 +5,18 @@ from __future__ import annotations
 import contextlib
 import re
 import sqlite3
+from pathlib import Path
+from urllib.parse import urljoin
 
+import httpx
 import numpy as np
 import pytest
 
 import unnoise as un
 from browser_tools import complaints, keep, set_screen
 from serve_tools import CELLS, running
+from unnoise import serve
+from unnoise.answers.render import sensible
 from unnoise.serve.run import DATABASE
 
 TASK = {
@@ -214,3 +219,64 @@ def test_a_page_opened_before_anything_was_sent(browser, server):
             client.send("empty", server.folder_of_reports / "first.sketch", period="2026-11-03")
     until(browser, server, lambda b: "users" in b.find_element("id", "headline").text)
     until(browser, server, lambda b: "1 report" in b.find_element("id", "ledger").text)
+
+
+# ── wherever the collector is ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_proxy_may_put_it_under_a_prefix(server):
+    """Every address of a page, its scripts and its redirects is relative, and so is where the cookie goes."""
+    with server.client() as admin:
+        http = admin._http
+        pages = {path: http.get(path).text for path in ("/", "/view/campaign", "/login")}
+        for path in ("/static/view.js", "/static/news.js", "/static/login.js", "/static/tasks.js"):
+            assert not re.search(r"[\"'`]/(?![/ ])\w", http.get(path).text), path
+    for path, page in pages.items():
+        for link in re.findall(r'(?:href|src|action)="([^"#]+)"', page):
+            assert urljoin(f"http://c/prefix{path}", link).startswith("http://c/prefix/"), (path, link)
+    with httpx.Client(base_url=server.address, trust_env=False) as stranger:
+        for path, target in (("/", "./login"), ("/view/campaign", "../login")):
+            assert stranger.get(path).headers["location"] == target
+        entered = stranger.post("/login", data={"token": server.viewer})
+        assert entered.headers["location"] == "./"
+        assert "path=" not in entered.headers["set-cookie"].lower(), "browsers take the folder of the address"
+        assert stranger.get("/").status_code == 200
+        assert stranger.post("/logout").headers["location"] == "./login"
+        assert stranger.get("/").status_code == 303, "the cookie is gone"
+
+
+def test_without_scripts_the_page_says_so_and_its_files_are_there(server):
+    with server.client() as admin:
+        page = admin._http.get("/view/campaign").text
+        assert "need JavaScript" in re.search(r"<noscript>(.*?)</noscript>", page)[1]
+        for name in ("answer.csv", "answer", "report.html", "sketch"):
+            assert f'href="../tasks/campaign/{name}"' in page
+        table = admin._http.get("/tasks/campaign/answer.csv").text
+    numbers = [cell for line in table.splitlines()[1:] for cell in line.split(",")[2:5] if cell]
+    assert numbers
+    assert all(len(re.sub(r"e.*|[-.]", "", cell).lstrip("0")) <= 13 for cell in numbers), "no digits of rounding"
+
+
+@pytest.mark.browser
+def test_the_page_shows_what_collect_prints(browser, server, tmp_path):
+    """The same digits, and intervals that are rounded outwards."""
+    enter(browser, server)
+    cells = "return [...document.querySelectorAll('#frequency tbody tr')].map(r => [...r.cells].map(c => c.innerText))"
+    rows = until(browser, server, lambda b: b.execute_script(cells))
+    with server.client() as admin:
+        answer = admin.collect("campaign")
+    assert len(rows) == len(answer["at_least"])
+    for row, n in zip(rows, answer["at_least"]):
+        value, low, high = sensible(un.Estimate(n["value"], 0.0, n["low"], n["high"]))
+        assert row[1] == ("too noisy to tell" if n["marked"] else value)
+        assert row[2].startswith(f"{low} – {high}")
+    tried = [[0, 0.2, 0.1], [9018.2, 9327.9, 9171.4], [41.3, 2089.0, 62.0], [0, 21087.57, 5024.6], [3, 3, 3],
+             [1595.39, 2284.36, 1939.88], [0.02, 0.4, 0.15], [180, 12345678, 400000]]  # fmt: skip
+    source = (Path(serve.__file__).parent / "static" / "view.js").read_text()
+    words = re.search(r"const coarse = .*?\nconst words = [^\n]*\n", source, re.DOTALL)[0]
+    span = re.search(r"const range = [^\n]*\n", source)[0]
+    for low, high, value in tried:
+        asked = f"{words}{span}return [words(arguments[0]), range(arguments[0])]"
+        shown = browser.execute_script(asked, {"value": value, "low": low, "high": high, "marked": False})
+        expected = sensible(un.Estimate(value, 0.0, low, high))
+        assert shown == [expected[0], f"{expected[1]} – {expected[2]}"]

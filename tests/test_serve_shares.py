@@ -14,6 +14,7 @@ from unnoise import Sketch
 from unnoise.errors import InputError
 from unnoise.protocols.shares import Site
 from unnoise.serve.client import RefusedError
+from unnoise.serve.run import backup, restore
 from unnoise.serve.tasks import Task
 
 TASK = {"epsilon": "1", "cells": CELLS, "item_types": ["int"], "way": "two-servers", "min_sites": 2, "noun": "user"}
@@ -85,6 +86,7 @@ def test_sums_are_answered_and_nothing_else(three, tmp_path):
         with pytest.raises(RefusedError, match="was not"):
             admin.collect("reach", sites=["berlin", "oslo"])
     with seed.client() as keeper:
+        assert "/shares/{task}/answer" in keeper.call("GET", "/openapi.json")["paths"]
         noted = [(entry["did"], entry["what"]) for entry in keeper.call("GET", "/audit")["entries"]]
     shared = task.for_servers("once").id
     assert noted.count(("made share task", shared)) == 1, "looking at a task is nothing for the audit log"
@@ -159,3 +161,34 @@ def test_a_sum_of_few_sites_in_fewer_cells_is_answered(three, tmp_path):
     assert abs(reach["value"] - truth) <= 1.53 * (reach["high"] - reach["low"]), "six standard errors"
     assert "2,048" in page
     assert "4,096" not in page
+
+
+def test_a_collector_set_back_to_a_back_up_asks_for_its_sums_again(three, tmp_path):
+    """What was paid for is not lost: both servers remember it, bit by bit. What was never sent is asked of nobody."""
+    seed, difference, collector = three
+    with collector.client() as admin:
+        task = made(admin, "back")
+        with pytest.raises(RefusedError, match="got none of any"):
+            admin.ask_for_sum("back")
+        for name in NAMES[:2]:
+            report(task, name, seed, difference, tmp_path)
+        backup(collector.folder, tmp_path / "back.tar")
+        first = admin.ask_for_sum("back")
+    restore(tmp_path / "back.tar", tmp_path / "data")
+    token = collector.token
+    with (
+        running(tmp_path / "data", "--servers", str(collector.folder.parent / "servers.json")) as restored,
+        restored.client(token) as admin,
+    ):
+        assert admin.call("GET", "/tasks/back/sums")["sums"] == []
+        with pytest.raises(RefusedError, match="got none of berlin, oslo, roma"):
+            admin.ask_for_sum("back", sites=NAMES)
+        again = admin.ask_for_sum("back")
+        assert (again["reports"], again["sites"]) == (first["reports"], NAMES[:2])
+        assert admin.ask_for_sum("back", sites=NAMES[:2])["digest"] == again["digest"]
+        admin.merged("back", tmp_path / "again.sketch")
+        assert len(admin.call("GET", "/tasks/back/sums")["sums"]) == 1, "nothing half-begun is left"
+    with collector.client() as admin:
+        admin.merged("back", tmp_path / "first.sketch")
+    first_cells, again_cells = (Sketch.load(tmp_path / f"{one}.sketch").release().counts for one in ("first", "again"))
+    assert (first_cells == again_cells).all(), "the same noise"

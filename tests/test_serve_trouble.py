@@ -4,6 +4,7 @@ without end."""
 from __future__ import annotations
 
 import asyncio
+import errno
 import gzip
 import os
 import signal
@@ -13,24 +14,28 @@ import sys
 import tarfile
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
 from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import TimeoutError as NoneFreeError
+from starlette.requests import ClientDisconnect
 
 from serve_tools import made_report
 from unnoise.errors import InputError
 from unnoise.serve import app as app_module
-from unnoise.serve import schema, sums
+from unnoise.serve import run, schema, sums, worker
+from unnoise.serve import service as service_module
 from unnoise.serve.access import Visitor
 from unnoise.serve.app import make_app
 from unnoise.serve.client import Client
 from unnoise.serve.guard import Problem
 from unnoise.serve.run import backup
 from unnoise.serve.service import Service, receive
-from unnoise.serve.store import Store
+from unnoise.serve.store import ConflictError, Store
 from unnoise.serve.tasks import Task
 
 TASK = Task(id="reach", epsilon="1", cells=2**12, item_types=("int",), every="day")
@@ -225,7 +230,8 @@ def test_a_sum_begins_anew_when_a_site_has_replaced_its_report(store, monkeypatc
     """A sum was begun, a server was gone, the site sent better numbers to both: the sum is of what both hold now."""
     there = {"berlin": "1" * 32, "oslo": "2" * 32}
     monkeypatch.setattr(sums, "held", lambda *_: dict(there))
-    begin = lambda: sums._begin(store, (None, None), TWO, "2026-11", ["berlin", "oslo"], "me")["reports"]  # noqa: E731
+    servers, _ = two(*[httpx.Response(200, json={"sums": []})] * 2)  # they have given none
+    begin = lambda: sums._begin(store, servers, TWO, "2026-11", ["berlin", "oslo"], "me")["reports"]  # noqa: E731
     assert begin() == ["1" * 32, "2" * 32]
     there["berlin"] = "3" * 32
     assert begin() == ["2" * 32, "3" * 32]
@@ -287,3 +293,153 @@ def test_the_demonstration_takes_its_servers_with_it(tmp_path):
     assert started
     assert not any(Path(f"/proc/{child}").exists() for child in started)
     assert list(tmp_path.iterdir()) == []
+
+
+# ── requests that go wrong ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def requested(store: Store, method: str, path: str, **options: object) -> httpx.Response:
+    """The answer to one request of a site that may send, or of whom the headers say."""
+    made = make_app(store)
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(made, raise_app_exceptions=False)
+        headers = {"Authorization": f"Bearer {store.make_token('site', 'oslo', 'me')}"}
+        async with httpx.AsyncClient(transport=transport, base_url="http://c", headers=headers) as client:
+            return await client.request(method, path, **options)
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (ClientDisconnect(), 400, "must come whole"),
+        (OSError(errno.ENOSPC, "No space left on device"), 507, "must have room"),
+        (OSError(errno.EIO, "Input/output error"), 500, "log of the server"),
+        (NoneFreeError("QueuePool limit"), 503, "ask again"),
+    ],
+)
+def test_half_a_report_and_a_full_disk_are_no_faults(store, monkeypatch, caplog, error, status, said):
+    async def fails(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(service_module, "receive", fails)
+    answer = requested(store, "PUT", f"/tasks/reach/reports/{'a' * 64}?period=2026-11-03", content=b"x")
+    assert answer.status_code == status
+    assert said in answer.json()["detail"]
+    assert ("fault" in caplog.text) == (status == 500)
+    assert list(store.incoming.iterdir()) == []
+
+
+def test_the_same_file_for_another_task_says_where_it_went(store):
+    store.make_task(replace(TASK, id="other"), "me")
+    with pytest.raises(ConflictError, match="got one that berlin sent before, to task reach for 2026-11-01"):
+        store.require_new(replace(TASK, id="other"), "berlin", "2026-11-01", f"{1:064d}")
+
+
+def test_metrics_and_log_hold_no_more_than_they_should(store, caplog):
+    """Methods that somebody makes up are one; a secret in an address stays out of log and answer."""
+    made, secret = make_app(store), store.make_token("viewer", None, "me")
+    admin = store.make_token("administrator", None, "me")
+
+    async def ask() -> tuple[httpx.Response, httpx.Response]:
+        headers = {"Authorization": f"Bearer {admin}"}
+        transport = httpx.ASGITransport(made, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://c", headers=headers) as client:
+            for i in range(20):
+                await client.request(f"M{i}", "/healthz")
+            gone = await client.delete(f"/tokens/{secret}")
+            again = await client.delete(f"/tokens/{secret}")
+            assert secret not in again.text
+            return gone, await client.get("/metrics")
+
+    with caplog.at_level("INFO", "unnoise.serve.access"):
+        gone, metrics = asyncio.run(ask())
+    assert gone.status_code == 204
+    assert store.visitor(secret) is None, "a whole token is revoked by its name"
+    assert 'unnoise_requests_total{method="other",status="405"} 20.0' in metrics.text
+    lines = " ".join(one.getMessage() for one in caplog.records if one.name.startswith("unnoise"))
+    assert "/tokens/un_" in lines
+    assert secret.split("_", 2)[2] not in lines
+
+
+def test_a_report_that_is_gone_from_the_disk_is_told_without_paths(store):
+    store.path(f"{1:064d}").unlink()
+    with pytest.raises(FileNotFoundError, match=r"^no such file: report 000000000000…$"):
+        worker.merged([str(store.path(f"{1:064d}"))], TASK)
+    with pytest.raises(FileNotFoundError, match=r"^no such file: report 000000000000…$"):
+        worker.save([str(store.path(f"{1:064d}"))], TASK.to_dict(), "x")
+    answer = asked(store, f"/tasks/reach/reports/{1:064d}")
+    assert (answer.status_code, answer.json()["detail"]) == (404, "there is no such report")
+
+
+def test_news_end_when_the_token_is_revoked(store):
+    token = store.make_token("viewer", None, "me")
+    made = make_app(store)
+    heard: list[bytes] = []
+    scope = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "scheme": "http",
+        "path": "/events", "raw_path": b"", "query_string": b"", "root_path": "", "server": ("c", 80),
+        "client": ("v", 1), "headers": [(b"authorization", f"Bearer {token}".encode())],
+    }  # fmt: skip
+
+    async def stays() -> dict[str, object]:
+        await asyncio.sleep(60)
+        return {"type": "http.disconnect"}
+
+    async def hear(message: dict[str, object]) -> None:
+        heard.append(message.get("body", b""))
+        if heard[-1]:
+            store.revoke_token(token.split("_")[1], "me")
+            await made.state.service.tell()
+
+    async def run() -> None:
+        await asyncio.wait_for(made(scope, stays, hear), 20)
+
+    asyncio.run(run())
+    assert len([one for one in heard if one]) == 1
+
+
+# ── who has lost what ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_no_token_is_valid_before_its_file_is_there(tmp_path, monkeypatch):
+    """Killed between the two, a collector would have an administrator whom nobody is."""
+    kept = Store(tmp_path / "data")
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "write_whole", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run._first_token(kept)
+    assert kept.tokens() == []
+    path = run._first_token(kept)
+    assert path == kept.folder / "administrator.token"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert kept.visitor(path.read_text().strip()).role == "administrator"
+    assert run._first_token(kept) is None, "once"
+    kept.close()
+
+
+def test_whoever_has_lost_the_administrators_token_makes_another(tmp_path):
+    kept = Store(tmp_path / "data")
+    first = run._first_token(kept).read_text().strip()
+    (kept.folder / "administrator.token").unlink()  # as after restoring a back-up, which holds no secret
+    second = run._first_token(kept, anew=True).read_text().strip()
+    assert first != second
+    assert kept.visitor(first), "the former one is revoked by whoever wants it to be"
+    for token in (first, second):
+        kept.revoke_token(token.split("_")[1], "me")
+    third = run._first_token(kept).read_text().strip()
+    assert kept.visitor(third).role == "administrator", "nobody is locked out"
+    kept.close()
+
+
+def test_tables_of_a_newer_version_are_left_alone(store):
+    with store.engine.begin() as connection:
+        connection.exec_driver_sql("update alembic_version set version_num = 'f00d'")
+    with pytest.raises(InputError, match="got f00d: they were made by a newer one, so upgrade unnoise"):
+        Store(store.folder)

@@ -111,3 +111,21 @@ def test_what_two_sites_have_in_common_of_three_reports_each(tmp_path):
     print(f"{truth} in common, got {common}")
     assert abs(common["value"] - truth) <= 1.53 * (common["high"] - common["low"])
     assert common["high"] - common["low"] < 2 * truth, "four times that from the sums"
+
+
+def test_a_page_gives_no_range_of_a_reach_that_it_does_not_show(tmp_path):
+    """Empty sites: the reach from all beside each other is surer than the sum's, whose range is not its own."""
+    paths = []
+    for number in range(3):
+        un.Sketch.hashed(2**12, epsilon=1, item_types=["int"]).save(tmp_path / str(number))
+        paths.append(str(tmp_path / str(number)))
+    task = Task.from_dict({**PLAIN, "cells": 2**12})
+    told, alone = answer(paths, task.to_dict()), un.reconstruct(merged(paths, task))
+    assert alone.distinct.marked
+    if told["reach"]["high"] == alone.distinct.high:
+        assert told["warnings"] == [one.text for one in alone.notices]
+    else:
+        assert not any("too noisy" in text for text in told["warnings"])
+    assert told["reach"]["mark"] == "too noisy to tell", "it is marked by itself"
+    one = answer(paths[:1], task.to_dict())
+    assert any("too noisy" in text for text in one["warnings"]), "the control: of one report there is no other reach"

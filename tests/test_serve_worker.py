@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -122,3 +125,19 @@ def test_a_job_left_half_way_is_taken_up_again(request_of_a_report, tmp_path, mo
     assert missed, "the first answer was lost"
     assert job["state"] == "done"
     assert job["tries"] == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are those of Linux")
+def test_a_report_is_verified_in_less_memory_than_it_weighs(tmp_path):
+    """Half of it here; the largest report that a task may have weighs 2 GiB, and a worker has one."""
+    cells = 2**23
+    sketch = un.Sketch.hashed(cells, epsilon=1, item_types=["int"])
+    sketch.update(range(1000))
+    sketch.save(tmp_path / "large.sketch")
+    task = Task(id="large", epsilon="1", cells=cells, item_types=("int",)).to_dict()
+    line = json.dumps({"work": "verify", "path": str(tmp_path / "large.sketch"), "task": task})
+    made = subprocess.run(
+        [sys.executable, "-m", "unnoise.serve.worker", str(4 * cells)], input=f"{line}\n", text=True,
+        capture_output=True, check=False,
+    )  # fmt: skip
+    assert json.loads(made.stdout)["power"] == "1", made.stderr[-2000:]

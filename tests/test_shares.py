@@ -386,6 +386,53 @@ def test_a_lie_in_the_agreement_buys_nothing(servers):
         pair[0].answer(pack("agreement", {**says, "reports": digests}))
 
 
+@pytest.mark.parametrize("rule", ["another", "none"])
+def test_servers_of_different_versions_refuse_before_anything_is_added(servers, rule):
+    """An older server comes to other cells, and may say nothing of them; whichever is asked first, nothing is spent."""
+    task = Task.hashed(4096, epsilon=1, epoch="e", item_types=["int"], occurrences=100)
+    pair = servers(task)
+    for name in "ab":
+        deliver(pair, a_report(task, name, [1]))
+    ids = list(pair[0]._reports)
+    head, _ = unpack(pair[1].agree(ids), "agreement")
+    assert head.pop("cells") == task.layout_of(2).cells == 128
+    pair[1].agree = lambda _: pack("agreement", {**head, **({"cells": 4096} if rule == "another" else {})})
+    for first, second in (pair, pair[::-1]):
+        with pytest.raises(IncompatibleError, match=r"cells of the sum must be equal .*, got 128 .*same version"):
+            add_up(task, first, second)
+    with pytest.raises(IncompatibleError, match="cells of the sum"):
+        pair[0].answer(pair[1].agree(ids))
+    assert not any(server._sums for server in pair)
+    del pair[1].agree
+    assert add_up(task, *pair).release().layout.cells == 128, "the control"
+
+
+def test_a_sum_that_was_given_keeps_its_cells(servers, monkeypatch):
+    """One server answered, then both were upgraded: the other does not answer in other cells."""
+    task = Task.hashed(4096, epsilon=1, epoch="e", item_types=["int"], occurrences=100)
+    pair = servers(task)
+    for name in "ab":
+        deliver(pair, a_report(task, name, [1]))
+    ids = list(pair[0]._reports)
+    with monkeypatch.context() as former:
+        former.setattr(Task, "layout_of", lambda self, _: self.layout)
+        pair[0].answer(pair[1].agree(ids))
+    assert unpack(pair[0].agree(ids), "agreement")[0]["cells"] == 4096
+    with pytest.raises(IncompatibleError, match="must be equal to merge, got 128 and 4096"):
+        pair[1].answer(pair[0].agree(ids))
+
+
+def test_a_server_that_knows_no_rule_of_cells_adds_tasks_that_have_none(servers):
+    task = a_task()
+    pair = servers(task)
+    for name in "ab":
+        deliver(pair, a_report(task, name, [1]))
+    head, _ = unpack(pair[1].agree(list(pair[1]._reports)), "agreement")
+    del head["cells"]
+    pair[1].agree = lambda _: pack("agreement", head)
+    add_up(task, *pair)
+
+
 def test_answers_that_do_not_belong_together_are_refused(servers, tmp_path):
     task = a_task()
     pair = servers(task)

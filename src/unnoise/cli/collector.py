@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -77,6 +78,7 @@ class Serving:
     servers: Annotated[
         Path | None, typer.Option("--servers", metavar="FILE", help="JSON: addresses and tokens of the two servers.")
     ] = None
+    new_token: Annotated[bool, typer.Option("--new-token", help="Make another administrator's token.")] = False
 
 
 @command(
@@ -266,7 +268,8 @@ def _made_of(told: dict[str, Any]) -> Gathered:
 
 
 def _print_answer(answer: dict[str, Any], nouns: str) -> None:
-    from ..answers.render import rich_table
+    from ..answers.estimate import Estimate
+    from ..answers.render import rich_table, sensible
     from ._output import screen
 
     console = screen()
@@ -276,8 +279,9 @@ def _print_answer(answer: dict[str, Any], nouns: str) -> None:
     table = rich_table("occurred", inert_markup(nouns), "95 % interval", "remark", left=left)
     for n in answer["at_least"]:
         words = "at least once" if n["count"] == 1 else f"{n['count']} times or more"
-        value = "?" if n["marked"] else f"{n['value']:,.0f}"
-        span = f"{n['low']:,.0f} – {n['high']:,.0f}" if n["high"] is not None else "unknown"
+        end = math.inf if n["high"] is None else n["high"]
+        value, low, high = ("?",) * 3 if n["value"] is None else sensible(Estimate(n["value"], 0.0, n["low"], end))
+        value, span = "?" if n["marked"] else value, "unknown" if n["high"] is None else f"{low} – {high}"
         table.add_row(words, value, span, inert_markup(n["mark"]))
     console.print(table)
     for warning in answer["warnings"]:

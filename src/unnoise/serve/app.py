@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
-from .access import Visitor, allowed
+from .access import Visitor, allowed, split
 from .guard import COOKIE, HANDLERS, Guard, Problem
 from .openapi import document
 from .service import PATIENCE, Service, sites_in
@@ -152,8 +152,8 @@ async def _metrics(request: Request) -> Response:
     return Response(service_of(request).metrics.text(), media_type="text/plain; version=0.0.4")
 
 
-async def _openapi(_: Request) -> Response:
-    return JSONResponse(document())
+async def _openapi(request: Request) -> Response:
+    return JSONResponse(document(shares=hasattr(request.app.state, "shelf")))
 
 
 # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -216,10 +216,11 @@ async def _take(request: Request) -> Response:
 
 async def _download(request: Request) -> Response:
     await visitor_of(request, "see answers")
-    row = await to_thread.run_sync(service_of(request).store.report, request.path_params["digest"])
-    if row is None or row["task"] != request.path_params["task"]:
+    store = service_of(request).store
+    row = await to_thread.run_sync(store.report, request.path_params["digest"])
+    if row is None or row["task"] != request.path_params["task"] or not store.path(row["digest"]).is_file():
         raise KeyError("there is no such report")
-    return FileResponse(service_of(request).store.path(row["digest"]), media_type="application/vnd.apache.arrow.file")
+    return FileResponse(store.path(row["digest"]), media_type="application/vnd.apache.arrow.file")
 
 
 # ── answers ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -335,8 +336,9 @@ async def _make_token(request: Request) -> Response:
 
 
 async def _revoke(request: Request) -> Response:
-    visitor = await visitor_of(request, "make tokens")
-    await to_thread.run_sync(service_of(request).store.revoke_token, request.path_params["token"], visitor)
+    visitor, name = await visitor_of(request, "make tokens"), request.path_params["token"]
+    parts = split(name)
+    await to_thread.run_sync(service_of(request).store.revoke_token, parts[0] if parts else name, visitor)
     return Response(status_code=204)
 
 
@@ -347,13 +349,15 @@ async def _audit(request: Request) -> Response:
 
 async def _events(request: Request) -> Response:
     """News as they come (server-sent events): a number that grows."""
-    await visitor_of(request, "see answers")
+    visitor = await visitor_of(request, "see answers")
     service = service_of(request)
 
     async def stream() -> AsyncIterator[bytes]:
         last = -1
         while not await request.is_disconnected():
             version = await service.wait(15.0, last)
+            if not await to_thread.run_sync(service.store.token_is_valid, visitor.token):
+                return
             yield b": still here\n\n" if version == last else f"data: {version}\n\n".encode()
             last = version
 

@@ -9,17 +9,20 @@ was given, how to fix it; never a traceback.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import re
 import time
 from typing import Any
 from urllib.parse import urlsplit
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import TimeoutError as NoneFreeError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -88,23 +91,41 @@ async def _missing(_: Request, error: Exception) -> Response:
 
 
 async def _out_of_reach(request: Request, error: Exception) -> Response:
-    """The tables are locked, or their server is gone: for a moment, one hopes."""
-    LOG.error("tables out of reach in %s: %s", request.scope.get("path", "")[:200], type(error).__name__)
+    """The tables are locked, or their server is gone, or all connections are in use: for a moment, one hopes."""
+    LOG.error("tables out of reach in %s: %s", _place(request.scope), type(error).__name__)
     return problem(503, "not ready", "the tables cannot be reached just now: ask again", {"Retry-After": "5"})
 
 
+async def _broken_off(_: Request, __: Exception) -> Response:
+    """Nobody reads this any more; log and metrics should not call it a fault of ours."""
+    return problem(400, "broken off", "the body must come whole, got a part of it")
+
+
+async def _of_the_disk(request: Request, error: Exception) -> Response:
+    """A full disk is for whoever runs the server to mend, and other requests need not wait for it."""
+    assert isinstance(error, OSError)
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return await _fault(request, error)
+    LOG.error("no room on the disk in %s", _place(request.scope))
+    return problem(507, "no room", "the disk of the server must have room, got a full one: nothing was kept")
+
+
 async def _fault(request: Request, error: Exception) -> Response:
-    LOG.error("fault %s in %s", type(error).__name__, request.scope.get("path", "")[:200], exc_info=error)
+    LOG.error("fault %s in %s", type(error).__name__, _place(request.scope), exc_info=error)
     return problem(500, "a fault of unnoise itself", "the log of the server has more")
 
 
 HANDLERS: dict[Any, Any] = {
     Problem: _problem, HTTPException: _http, UnnoiseError: _ours, KeyError: _missing, OperationalError: _out_of_reach,
-    Exception: _fault,
+    NoneFreeError: _out_of_reach, ClientDisconnect: _broken_off, OSError: _of_the_disk, Exception: _fault,
 }  # fmt: skip
 
 
 COOKIE = "unnoise_token"
+METHODS = ("DELETE", "GET", "HEAD", "POST", "PUT")
+"""What is counted under its name: others are made up by whoever asks, without end."""
+
+SECRET = re.compile(r"(un_[0-9a-f]{16})_[^/]*")
 ACCESS = logging.getLogger("unnoise.serve.access")
 
 HEADERS = {
@@ -154,7 +175,8 @@ class Guard:
             else:
                 await self.app(scope, receive, marked)
         finally:
-            self.metrics.requests.labels(method=scope["method"][:10], status=str(status)).inc()
+            method = scope["method"] if scope["method"] in METHODS else "other"
+            self.metrics.requests.labels(method=method, status=str(status)).inc()
             ACCESS.info(_line(scope, status, time.perf_counter() - began))
 
 
@@ -167,9 +189,14 @@ def _from_elsewhere(scope: Scope) -> bool:
     return urlsplit(origin).netloc != headers.get("host")
 
 
+def _place(scope: Scope) -> str:
+    """The path of a request, for logs; a token that somebody put there without its secret."""
+    return SECRET.sub(r"\1_…", scope.get("path", ""))[:200]
+
+
 def _line(scope: Scope, status: int, seconds: float) -> str:
     """One JSON object a request: no header, no query, no body."""
     values: dict[str, Any] = {
-        "method": scope["method"], "path": scope["path"][:200], "status": status, "ms": round(1000 * seconds, 1),
+        "method": scope["method"][:10], "path": _place(scope), "status": status, "ms": round(1000 * seconds, 1),
     }  # fmt: skip
     return json.dumps(values)

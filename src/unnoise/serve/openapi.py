@@ -1,4 +1,4 @@
-"""The OpenAPI document of the collector."""
+"""The OpenAPI documents of the collector and of a server of shares."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ def _operations() -> dict[str, Any]:
         "/metrics": {"get": _operation("Numbers for Prometheus.", _SEEN, {"200": "The numbers."})},
         "/openapi.json": {"get": _operation("This document.", "anyone", {"200": "The document."})},
         "/audit": {"get": _operation("Who did what.", "administrators", {"200": "The newest 1,000 entries."})},
-        "/events": {"get": _operation("News as they come (server-sent events).", _SEEN, {"200": "A stream."})},
     }
 
 
 def _tasks() -> dict[str, Any]:
     return {
+        "/events": {"get": _operation("News as they come (server-sent events).", _SEEN, {"200": "A stream."})},
         "/tasks": {"get": _operation("All tasks.", "anyone with a token", {"200": "The tasks."})},
         "/tasks/{task}": {
             "get": _operation("One task.", "anyone with a token", {"200": "The task."}, _TASK),
@@ -89,7 +89,8 @@ def _tasks() -> dict[str, Any]:
             ),
         },
         "/tasks/{task}/reports": {
-            "get": _operation("Reports of a task; for a site, its own.", "anyone with a token", {"200": "Them."}, _TASK)
+            "get": _operation("Reports of a task; for a site, its own. With two servers, what both hold in a period.",
+                              "anyone with a token", {"200": "Them."}, _TASK, _PERIODS)
         },
         "/tasks/{task}/reports/{digest}": {
             "put": _operation(
@@ -100,6 +101,16 @@ def _tasks() -> dict[str, Any]:
             ),
             "get": _operation("The file of a report.", _SEEN, {"200": "The file."}, _TASK, _DIGEST),
         },
+        "/tasks/{task}/sums": {
+            "get": _operation("Sums of two servers that were asked for.", _SEEN, {"200": "Them."}, _TASK),
+            "post": _operation("Ask the two servers for a sum: one more release.", "administrators",
+                               {"201": "The sum.", "409": "It cannot be."}, _TASK, body=_json("Sum")),
+        },
+    }  # fmt: skip
+
+
+def _answers() -> dict[str, Any]:
+    return {
         "/tasks/{task}/answer": {
             "get": _operation("Reach and frequency of any subset.", _SEEN, {"200": "The answer.", "202": "Under way."},
                               _TASK, _SITES, _PERIODS)
@@ -112,13 +123,14 @@ def _tasks() -> dict[str, Any]:
             "get": _operation("How many are at both of two sites.", _SEEN, {"200": "A matrix.", "202": "Under way."},
                               _TASK, _SITES, _PERIODS)
         },
+        "/tasks/{task}/answer.csv": {
+            "get": _operation("The answer as a table.", _SEEN, {"200": "The file."}, _TASK, _SITES, _PERIODS)
+        },
+        "/tasks/{task}/report.html": {
+            "get": _operation("The page of the sum, for people.", _SEEN, {"200": "The file."}, _TASK, _SITES, _PERIODS)
+        },
         "/tasks/{task}/sketch": {
             "get": _operation("The merged sketch.", _SEEN, {"200": "The file."}, _TASK, _SITES, _PERIODS)
-        },
-        "/tasks/{task}/sums": {
-            "get": _operation("Sums of two servers that were asked for.", _SEEN, {"200": "Them."}, _TASK),
-            "post": _operation("Ask the two servers for a sum: one more release.", "administrators",
-                               {"201": "The sum.", "409": "It cannot be."}, _TASK, body=_json("Sum")),
         },
     }  # fmt: skip
 
@@ -137,8 +149,41 @@ def _tokens() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def document() -> dict[str, Any]:
-    """Return the document.
+_MESSAGE = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+_COLLECTORS = "collectors"
+
+
+def _shares() -> dict[str, Any]:
+    """The addresses of a server of shares; messages are bytes as docs/sites.md has them."""
+    task = _parameter("task", "path", "SHA-256 of the task message, hexadecimal.")
+    return {
+        "/shares": {"post": _operation("Make a task known; the same again changes nothing.", _COLLECTORS,
+                                       {"201": "Made.", "200": "It was there."}, body=_MESSAGE)},
+        "/shares/{task}": {"get": _operation("Which side this server is.", "sites", {"200": "The side."}, task)},
+        "/shares/{task}/reports": {
+            "post": _operation("Send a share; the same again changes nothing.", "sites", {"201": "Kept."}, task,
+                               body=_MESSAGE)
+        },
+        "/shares/{task}/sites": {
+            "get": _operation("Sites of the reports that can be added, by id.", _COLLECTORS, {"200": "Them."}, task)
+        },
+        "/shares/{task}/sums": {
+            "get": _operation("Sums that were given: report ids by site.", _COLLECTORS, {"200": "Them."}, task)
+        },
+        "/shares/{task}/offer": {"get": _operation("The offer.", _COLLECTORS, {"200": "A message."}, task)},
+        "/shares/{task}/agree": {
+            "post": _operation("The word on a set of reports; spends nothing.", _COLLECTORS, {"200": "A message."},
+                               task, body=_json("Reports"))
+        },
+        "/shares/{task}/answer": {
+            "post": _operation("The noised sum, given the other server's word; asked again, the same bits.",
+                               _COLLECTORS, {"200": "A message."}, task, body=_MESSAGE)
+        },
+    }  # fmt: skip
+
+
+def document(*, shares: bool = False) -> dict[str, Any]:
+    """Return the document of a collector, or of a server of shares.
 
     >>> sorted(document())
     ['components', 'info', 'openapi', 'paths']
@@ -147,8 +192,8 @@ def document() -> dict[str, Any]:
 
     return {
         "openapi": "3.1.0",
-        "info": {"title": "unnoise collector", "version": __version__},
-        "paths": {**_operations(), **_tasks(), **_tokens()},
+        "info": {"title": f"unnoise {'server of shares' if shares else 'collector'}", "version": __version__},
+        "paths": {**_operations(), **(_shares() if shares else {**_tasks(), **_answers()}), **_tokens()},
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
             "schemas": {
@@ -165,6 +210,10 @@ def document() -> dict[str, Any]:
                     "properties": {
                         "period": {"type": "string"}, "sites": {"type": "array", "items": {"type": "string"}},
                     },
+                },
+                "Reports": {
+                    "type": "object", "required": ["reports"],
+                    "properties": {"reports": {"type": "array", "items": {"type": "string"}}},
                 },
                 "Number": _NUMBER,
                 "Problem": {

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from ..answers.questions import tidied
 from ..layout import Account, guarantee
 from ..noise import DiscreteLaplace
 from .access import Visitor, allowed
@@ -42,8 +43,13 @@ def _templates() -> Environment:
     return Environment(loader=PackageLoader("unnoise.serve"), autoescape=True, trim_blocks=True)
 
 
-def _page(name: str, status: int = 200, **values: Any) -> Response:
-    return HTMLResponse(_templates().get_template(name).render(**values), status)
+def _page(request: Request, name: str, status: int = 200, **values: Any) -> Response:
+    return HTMLResponse(_templates().get_template(name).render(root=_root(request), **values), status)
+
+
+def _root(request: Request) -> str:
+    """The way from a page to where the collector begins: a proxy may have put it under a prefix."""
+    return "../" * (request.url.path.count("/") - 1) or "./"
 
 
 async def _visitor(request: Request) -> Visitor | None:
@@ -56,7 +62,7 @@ async def _visitor(request: Request) -> Visitor | None:
 async def _tasks_page(request: Request) -> Response:
     visitor = await _visitor(request)
     if visitor is None:
-        return RedirectResponse("/login", 303)
+        return RedirectResponse(f"{_root(request)}login", 303)
     store = service_of(request).store
     listed = []
     for task in await to_thread.run_sync(store.tasks):
@@ -64,17 +70,17 @@ async def _tasks_page(request: Request) -> Response:
         last = max((row["received"] for row in rows), default="")
         sites = len({row["site"] for row in rows})
         listed.append({"task": task, "sites": sites, "reports": len(rows), "last": last[:10]})
-    return _page("tasks.html", visitor=visitor, tasks=listed, address=str(request.base_url).rstrip("/"))
+    return _page(request, "tasks.html", visitor=visitor, tasks=listed, address=str(request.base_url).rstrip("/"))
 
 
 async def _view(request: Request) -> Response:
     visitor = await _visitor(request)
     if visitor is None:
-        return RedirectResponse("/login", 303)
+        return RedirectResponse(f"{_root(request)}login", 303)
     task = await task_of(request)
     rows = await to_thread.run_sync(_sent, service_of(request).store, task)
     return _page(
-        "view.html", visitor=visitor, task=task, promise=_promise(task), guarantee=_guarantee(task, rows),
+        request, "view.html", visitor=visitor, task=task, promise=_promise(task), guarantee=_guarantee(task, rows),
         ledger=_ledger(task, rows),
     )  # fmt: skip
 
@@ -120,7 +126,7 @@ def _ledger(task: Task, rows: list[dict[str, Any]]) -> str:
 
 
 async def _login(request: Request) -> Response:
-    return _page("login.html", wrong=False)
+    return _page(request, "login.html", wrong=False)
 
 
 async def _enter(request: Request) -> Response:
@@ -132,17 +138,18 @@ async def _enter(request: Request) -> Response:
     token = parse_qs(body.decode("ascii", "replace")).get("token", [""])[0].strip()
     visitor = await to_thread.run_sync(service_of(request).store.visitor, token)
     if visitor is None or not allowed(visitor, "see answers"):
-        return _page("login.html", 401, wrong=True)
-    response = RedirectResponse("/", 303)
-    response.set_cookie(
-        COOKIE, token, httponly=True, samesite="strict", secure=request.app.state.secure, max_age=30 * 86400
-    )
+        return _page(request, "login.html", 401, wrong=True)
+    response = RedirectResponse(_root(request), 303)
+    response.set_cookie(  # for this path alone: others may be somebody else's
+        COOKIE, token, path=None, httponly=True, samesite="strict", secure=request.app.state.secure,
+        max_age=30 * 86400,
+    )  # fmt: skip
     return response
 
 
 async def _leave(request: Request) -> Response:
-    response = RedirectResponse("/login", 303)
-    response.delete_cookie(COOKIE)
+    response = RedirectResponse(f"{_root(request)}login", 303)
+    response.set_cookie(COOKIE, "", path=None, max_age=0)
     return response
 
 
@@ -169,7 +176,8 @@ async def _csv(request: Request) -> Response:
     rows = [("reach", "", answer["reach"]), ("total", "", answer["total"])]
     rows += [(name, n["count"], n) for name in ("at_least", "exactly") for n in answer[name]]
     for name, count, n in rows:
-        table.writerow([name, count, n["value"], n["low"], n["high"], n["mark"]])
+        numbers = (n[key] if n[key] is None else tidied(n[key]) for key in ("value", "low", "high"))
+        table.writerow([name, count, *numbers, n["mark"]])
     return _attachment(out.getvalue(), "text/csv; charset=utf-8", f"{request.path_params['task']}.csv")
 
 

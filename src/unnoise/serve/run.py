@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import FormatError, InputError
-from ..guard import replacing
+from ..guard import replacing, write_whole
 
 if TYPE_CHECKING:
     from ..protocols.shares.server import Side
@@ -45,6 +45,7 @@ def serve(
     behind_proxy: bool = False,
     side: Side | None = None,
     servers: str | os.PathLike[str] | None = None,
+    new_token: bool = False,
 ) -> None:
     """Run a collector until it is told to stop; with ``side``, one of the two servers that hold shares."""
     _require_cover(host, certificate, key, behind_proxy)
@@ -58,7 +59,7 @@ def serve(
     _allow_many_files()
     with _alone(Path(folder)):
         store = _with_tables(folder, database)
-        first = _first_token(store)
+        first = _first_token(store, anew=new_token)
         secure = certificate is not None or behind_proxy
         two = None if servers is None else read_servers(Path(servers))
         config = uvicorn.Config(
@@ -123,15 +124,15 @@ def _with_tables(folder: str | os.PathLike[str], database: str | None) -> Store:
         raise InputError(f"the database must be reachable: {error.orig}") from None
 
 
-def _first_token(store: Any) -> Path | None:
-    """Make the administrator's token where there is no token yet; return the file it is in."""
-    if store.tokens():
+def _first_token(store: Store, *, anew: bool = False) -> Path | None:
+    """Make an administrator's token where none is valid, or another one (``anew``); return the file it is in.
+
+    It is valid once the file is on the disk, so whoever is killed in between has no token that nobody knows.
+    """
+    if not anew and any(one["role"] == "administrator" and one["revoked"] is None for one in store.tokens()):
         return None
-    path = Path(store.folder) / "administrator.token"
-    token = store.make_token("administrator", None, "first start")
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(handle, "w") as file:
-        file.write(token + "\n")
+    path = store.folder / "administrator.token"
+    store.make_token("administrator", None, "start", lambda token: write_whole(path, f"{token}\n", 0o600))
     return path
 
 

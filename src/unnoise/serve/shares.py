@@ -65,7 +65,8 @@ def share_routes() -> list[BaseRoute]:
     return [
         Route("/shares", _make, methods=["POST"]), Route("/shares/{task}", _told),
         Route("/shares/{task}/reports", _receive, methods=["POST"]),
-        Route("/shares/{task}/sites", _sites), Route("/shares/{task}/offer", _offer),
+        Route("/shares/{task}/sites", _sites), Route("/shares/{task}/sums", _sums),
+        Route("/shares/{task}/offer", _offer),
         Route("/shares/{task}/agree", _agree, methods=["POST"]),
         Route("/shares/{task}/answer", _answer, methods=["POST"]),
     ]  # fmt: skip
@@ -123,6 +124,12 @@ async def _receive(request: Request) -> Response:
 async def _sites(request: Request) -> Response:
     await visitor_of(request, "add up")
     return JSONResponse({"sites": (await _server(request)).sites()})
+
+
+async def _sums(request: Request) -> Response:
+    """Which sums were given: a collector that was set back to an older state asks for them again, at no cost."""
+    await visitor_of(request, "add up")
+    return JSONResponse({"sums": (await _server(request)).given()})
 
 
 async def _offer(request: Request) -> Response:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -50,13 +50,21 @@ def _age(at: str) -> float:
 
 
 def migrate(engine: sa.Engine, target: str = HEAD) -> None:
-    """Bring the tables to the newest version."""
+    """Bring the tables to the newest version; those of a newer unnoise are left alone."""
     from alembic import command
     from alembic.config import Config
+    from alembic.runtime.migration import MigrationContext
+    from alembic.script import ScriptDirectory
 
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    known = {one.revision for one in ScriptDirectory.from_config(config).walk_revisions()}
     with engine.begin() as connection:
+        if strange := set(MigrationContext.configure(connection).get_current_heads()) - known:
+            raise InputError(
+                f"the tables must be of this version of unnoise or an older one, got {', '.join(sorted(strange))}: "
+                f"they were made by a newer one, so upgrade unnoise"
+            )
         config.attributes["connection"] = connection
         command.upgrade(config, target)
 
@@ -117,8 +125,10 @@ class Store:
 
     # ── tokens ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def make_token(self, role: str, site: str | None, who: object) -> str:
-        """Return a new token; only the hash of its secret is kept."""
+    def make_token(
+        self, role: str, site: str | None, who: object, hand_over: Callable[[str], None] = lambda _: None
+    ) -> str:
+        """Return a new token; only the hash of its secret is kept. It becomes valid once it has been handed over."""
         if (role == "site") != (site is not None):
             raise InputError(
                 f"a site must be named for role 'site' and for no other, got {role!r:.80} and {site!r:.80}"
@@ -129,6 +139,7 @@ class Store:
         with self.engine.begin() as connection:
             connection.execute(schema.tokens.insert().values(**row))
             _note(connection, who, "made token", f"{name} ({role}{f' {site}' if site else ''})")
+            hand_over(token)
         return token
 
     def revoke_token(self, name: str, who: object) -> None:
@@ -152,6 +163,13 @@ class Store:
                 )
             )
             return [dict(row._mapping) for row in rows]
+
+    def token_is_valid(self, name: str) -> bool:
+        """Whether a token of this name is there and was not revoked."""
+        table = schema.tokens
+        with self.reading.connect() as connection:
+            asked = sa.select(table.c.id).where(table.c.id == name, table.c.revoked.is_(None))
+            return connection.execute(asked).first() is not None
 
     def visitor(self, token: str) -> access.Visitor | None:
         """Return who holds this token, None if nobody does (any more)."""
@@ -193,7 +211,10 @@ class Store:
         if known and (known["task"], known["site"], known["period"]) == (task.id, site, period):
             return False
         if known:
-            raise ConflictError(f"report {digest[:12]}… was sent before, by {known['site']} for {known['period']}")
+            raise ConflictError(
+                f"report {digest[:12]}… must be new, got one that {known['site']} sent before, to task {known['task']} "
+                f"for {known['period']}"
+            )
         table = schema.reports
         with self.reading.connect() as connection:
             other = connection.execute(

@@ -56,6 +56,10 @@ class HttpAdder:
         """Return the site of every report, by report id."""
         return dict(self._client.call("GET", f"/shares/{self._task.id}/sites")["sites"])
 
+    def given(self) -> list[dict[str, str]]:
+        """Return the sums that it has given: of each, the report ids by site."""
+        return list(self._client.call("GET", f"/shares/{self._task.id}/sums")["sums"])
+
     def offer(self) -> bytes:
         """Return which reports it holds."""
         return self._client.raw("GET", f"/shares/{self._task.id}/offer")
@@ -125,22 +129,23 @@ def ask_servers(
 def _begin(
     store: Store, servers: tuple[Client, Client], task: Task, period: str, sites: Sequence[str], who: object
 ) -> dict[str, Any]:
-    """Return the row of a sum, written down now or when it was asked for first."""
+    """Return the row of a sum, written down now or when it was asked for first.
+
+    A collector that has forgotten a sum, set back to a back-up, learns from the servers which reports were in it.
+    """
     there = held(servers, task, period)
     spent: list[str] = max(
         (one["sites"] for one in sums_of(store, task.id) if one["period"] == period), key=len, default=[]
     )
     chosen = sorted(sites or there or spent)
-    key = hashlib.sha256(json.dumps([task.id, period, chosen]).encode()).hexdigest()
+    key = _name(task, period, chosen)
     known = _sum(store, key)
     if known is not None and (known["digest"] or not _replaced(known, there)):
         return known
-    missing = sorted(set(chosen) - set(there))
-    if missing:
-        raise Problem(
-            409, "missing",
-            f"both servers must hold a report of every site whose sums are not spent, got none of {', '.join(missing)}",
-        )  # fmt: skip
+    if not chosen or not set(chosen) <= set(there):
+        there = _forgotten(servers, task, period, chosen, there)
+        chosen = sorted(there)
+        key = _name(task, period, chosen)
     row = {
         "id": key, "task": task.id, "period": period, "sites": json.dumps(chosen), "digest": "", "asked": now(),
         "reports": json.dumps(sorted(there[site] for site in chosen)),
@@ -156,6 +161,26 @@ def _begin(
     found = _sum(store, key)
     assert found is not None
     return found
+
+
+def _name(task: Task, period: str, sites: list[str]) -> str:
+    """The name of a sum: what was asked for."""
+    return hashlib.sha256(json.dumps([task.id, period, sites]).encode()).hexdigest()
+
+
+def _forgotten(
+    servers: tuple[Client, Client], task: Task, period: str, sites: list[str], there: dict[str, str]
+) -> dict[str, str]:
+    """Return report ids by site of a sum that a server has given: of these sites, the largest where none are named."""
+    given = [one for client in servers for one in HttpAdder(client, task.for_servers(period)).given()]
+    fitting = [one for one in given if not sites or sorted(one) == sites]
+    if not fitting:
+        missing = ", ".join(sorted(set(sites) - set(there))) or "any"
+        raise Problem(
+            409, "missing",
+            f"both servers must hold a report of every site whose sums are not spent, got none of {missing}",
+        )  # fmt: skip
+    return max(fitting, key=len)
 
 
 def _replaced(begun: dict[str, Any], there: dict[str, str]) -> bool:

@@ -36,15 +36,20 @@ if TYPE_CHECKING:
     from ..answers.estimate import Estimate
     from ..answers.profile import Profile
     from ..answers.sites import Gathered
+    from ..arrays import Int64
     from ..estimators.side_by_side import Together
     from ..layout import Layout
     from ..noisy import NoisyCounts
+    from ..sketches.cells import FileCells
     from ..sketches.format import Stored
 
 __all__ = ["WORK", "WorkerError", "Workers", "answer", "verify"]
 
 AT_LEAST = (1, 2, 3, 5, 10)
 EXACTLY = tuple(range(1, 11))
+
+OF_REACH = ("too-noisy", "model")
+"""Notices about the reach: a sum's are none of a reach that was found otherwise, and is marked by itself."""
 
 MOST_BESIDE = 31
 """Most reports that are looked at beside each other."""
@@ -57,22 +62,35 @@ MOST_COMMON = 16
 def verify(path: str, task: dict[str, Any]) -> dict[str, Any]:
     """Return power and noises of a report that its task can take; raise what is wrong with it."""
     from ..answers.check import ALARM, check_claim
-    from ..noisy import NoisyCounts
-    from ..sketches.cells import sum_of
+    from ..noisy import NoisyProfile
     from ..sketches.format import read_sketch
 
     wanted = Task.from_dict(task)
-    stored = read_sketch(path)
+    stored = read_sketch(path, name="the report")
     _require_layout(wanted, stored)
     if stored.noise.epsilon != wanted.noise.epsilon:
         raise IncompatibleError("ε per occurrence", tidy(wanted.noise.epsilon), tidy(stored.noise.epsilon))
-    check = check_claim(NoisyCounts(sum_of([stored.cells]), stored.noise, stored.layout).profile())
+    check = check_claim(NoisyProfile(*_tallied(stored.cells), stored.noise, stored.layout))
     if check.available and check.p_value < ALARM:
         raise FormatError(f"its noise must be what it says, got cells that do not look like it: {check.verdict}")
     return {
         "power": str(stored.noise.power), "noises": sorted(one.hex() for one in stored.identities),
         "calls": stored.account.calls,
     }  # fmt: skip
+
+
+def _tallied(cells: Int64 | FileCells) -> tuple[Int64, Int64]:
+    """Tally cells piece by piece: the largest report of a task is verified in as little memory as a small one."""
+    import numpy as np
+
+    from ..noisy import combine, tally
+    from ..sketches.cells import PIECE, add_up
+
+    memory, found = np.empty(PIECE, dtype=np.int64), list[tuple["Int64", "Int64"]]()
+    for start in range(0, cells.size, PIECE):
+        found.append(tally(add_up([cells], slice(start, min(start + PIECE, cells.size)), memory, memory)))
+        found = [combine(found)] if len(found) > 64 else found
+    return combine(found)
 
 
 def _require_layout(task: Task, stored: Stored) -> Layout:
@@ -102,7 +120,7 @@ def answer(paths: Sequence[str], task: dict[str, Any], labels: Sequence[str] = (
         "reports": len(paths),
         "power": tidy(profile.noisy.noise.power),
         "method": profile.method,
-        "warnings": [notice.text for notice in profile.notices],
+        "warnings": [one.text for one in profile.notices if one.code not in OF_REACH or surest == profile.distinct],
     }
 
 
@@ -183,12 +201,17 @@ def merged(paths: Sequence[str], task: Task) -> NoisyCounts:
     from ..sketches.cells import sum_of
     from ..sketches.format import read_sketch
 
-    reports = [read_sketch(path) for path in paths]
+    reports = [read_sketch(path, name=_called(path)) for path in paths]
     layout, *_ = (_require_layout(task, stored) for stored in reports)
     total = sum_of([stored.cells for stored in reports])
     power = sum((stored.noise.power for stored in reports), Fraction(0))
     account = reduce(Account.plus, (stored.account for stored in reports))
     return NoisyCounts(total, DiscreteLaplace(task.noise.epsilon, power), layout, account.max_count(layout))
+
+
+def _called(path: str) -> str:
+    """A report by its digest: where the server keeps it is nothing for viewers."""
+    return f"report {Path(path).stem[:12]}…"
 
 
 def _number(estimate: Any) -> dict[str, Any]:
@@ -217,10 +240,11 @@ def report(paths: Sequence[str], task: dict[str, Any], labels: Sequence[str] = (
 
 def save(paths: Sequence[str], task: dict[str, Any], target: str) -> dict[str, Any]:
     """Write the merged sketch of the reports into a file."""
+    from ..sketches.format import read_sketch
     from ..sketches.sketch import Sketch
 
     Task.from_dict(task)
-    first, *others = [Sketch.load(path) for path in paths]
+    first, *others = [Sketch.from_public(read_sketch(path, name=_called(path))) for path in paths]
     for other in others:
         first.merge(other)
     first.save(target)

@@ -86,13 +86,14 @@ class Stored:
     labels: Labels = NOTHING_SAID
 
 
-def read_sketch(path: str | os.PathLike[str], *, later: bool = False) -> Stored:
+def read_sketch(path: str | os.PathLike[str], *, later: bool = False, name: str | None = None) -> Stored:
     """Check a sketch file whole and return what it holds (cells are read-only).
 
-    ``later`` leaves the cells of a large file to the first pass over them, which verifies them.
+    ``later`` leaves the cells of a large file to the first pass over them, which verifies them. Errors call the file by
+    ``name`` where its path is nothing for whoever reads them.
     """
-    name = os.fspath(path)
-    with _opened(name) as (handle, frame):
+    name = os.fspath(path) if name is None else name
+    with _opened(os.fspath(path), name) as (handle, frame):
         stated, parameters = (frame.metadata.get(b"unnoise." + key, b"") for key in (b"version", b"parameters"))
         if not re.fullmatch(rb"[1-9][0-9]{0,8}", stated):
             raise FormatError(f"its version must be a whole number, got {stated[:20]!r}")
@@ -117,12 +118,12 @@ def read_sketch(path: str | os.PathLike[str], *, later: bool = False) -> Stored:
 
 def stored_digest(path: str | os.PathLike[str]) -> str:
     """Return the digest that a sketch file carries, which tells its content; the cells are not read."""
-    with _opened(os.fspath(path)) as (_, frame):
+    with _opened(os.fspath(path), os.fspath(path)) as (_, frame):
         return frame.metadata[b"unnoise.digest"].decode("ascii")
 
 
 @contextmanager
-def _opened(name: str) -> Iterator[tuple[int, Frame]]:
+def _opened(path: str, name: str) -> Iterator[tuple[int, Frame]]:
     """Open a regular file, nothing that blocks, like a pipe, and no device, and read what stands around its cells.
 
     Whatever is wrong in it names the file.
@@ -136,7 +137,7 @@ def _opened(name: str) -> Iterator[tuple[int, Frame]]:
         return bytes(memory)
 
     try:
-        handle = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         raise FileNotFoundError(f"no such file: {name}") from None
     try:

@@ -20,7 +20,7 @@ from ...noise import DiscreteLaplace
 from ...sketches.format import Stored
 from ...sketches.sketch import Sketch
 from ..two_party import FramedProcess, read_frame, write_frame
-from .server import Server
+from .server import Server, require_cells
 from .task import ID, Task, read_account, read_ids, read_text, unpack
 
 __all__ = ["Adder", "ServerProcess", "add_up", "combine", "common_reports"]
@@ -45,10 +45,13 @@ class Adder(Protocol):
 def add_up(task: Task, first: Adder, second: Adder, reports: Iterable[str] | None = None) -> Sketch:
     """Return the sum over the reports that both servers hold (of those asked for), as a sealed sketch.
 
-    A report that only one of them has, or that they were told differently, is left out.
+    A report that only one of them has, or that they were told differently, is left out. Neither is asked for an answer
+    before both have said that they give as many cells as are expected here.
     """
     ids = common_reports(first.offer(), second.offer()) if reports is None else set(reports)
     words = first.agree(ids), second.agree(ids)
+    for word in words:
+        require_cells(task, unpack(word, "agreement")[0], task.layout_of(len(ids)).cells)
     return combine(task, first.answer(words[1]), second.answer(words[0]))
 
 

@@ -4,7 +4,7 @@
 * one report per site, under an id common to both shares; a site may replace its report until a sum contains it;
 * a sum is identified by its sorted report ids: asked again it is the stored answer, the same bits, never new noise;
 * no report is in more sums than the task allows, no sum has fewer sites than it demands;
-* a sum is added only when the other server has said that it adds the very same set;
+* a sum is added only when the other server has said that it adds the very same set, in as many cells;
 * what is stored of a sum is the *noised* answer, before anything is sent; the noise is wiped at once, a report's share
   when its sums are spent or the epoch is closed.
 
@@ -45,7 +45,7 @@ from ...layout import Account, Layout
 from .site import mask
 from .task import ID, Task, canonical, digest_of, pack, read_account, read_ids, read_text, unpack
 
-__all__ = ["SIDES", "Disk", "Report", "Server", "Side", "sum_id"]
+__all__ = ["SIDES", "Disk", "Report", "Server", "Side", "require_cells", "sum_id"]
 
 PARTS = ("reports", "sums")
 
@@ -126,6 +126,16 @@ def folded(cells: NDArray[np.uint64], layout: Layout) -> NDArray[np.uint64]:
     """
     each = cells.reshape(layout.levels, -1, layout.cells // layout.levels)
     return np.asarray(each.sum(axis=1, dtype=np.uint64)).reshape(-1)
+
+
+def require_cells(task: Task, agreement: Mapping[str, Any], cells: int) -> None:
+    """Refuse an agreement on a sum in other cells: another version of unnoise may choose them by another rule.
+
+    One that says nothing of cells is of a version that knew no such rule, or another one where the task asks for it.
+    """
+    told = agreement.get("cells", task.layout.cells if task.occurrences is None else None)
+    if told != cells:
+        raise IncompatibleError("cells of the sum", cells, told, "servers and collector must run the same version")
 
 
 @dataclass(frozen=True)
@@ -277,15 +287,27 @@ class Server(Guarded):
         """Return the site of every report that could be added, by report id."""
         return {name: self._reports[name].site for name in self._store.names("reports", ".share")}
 
+    def given(self) -> list[dict[str, str]]:
+        """Return the sums that were given: of each, the report ids by site."""
+        return [{self._reports[name].site: name for name in ids} for ids in list(self._sums.values())]
+
     def agree(self, reports: Iterable[str]) -> bytes:
-        """Return the word that this server will add exactly these reports; spends nothing."""
+        """Return the word that this server will add exactly these reports, in how many cells; spends nothing."""
         ids = tuple(sorted(set(reports)))
         if not all(ID.fullmatch(name) for name in ids):
             raise InputError("a report must be named by 32 hexadecimal digits")
         if sum_id(self.task, ids) not in self._sums:
             self._require_allowed(ids)
         digests = {name: self._reports[name].digest for name in ids}
-        return pack("agreement", {"task": self.task.id, "side": self.side, "reports": digests})
+        word = {"task": self.task.id, "side": self.side, "reports": digests, "cells": self._cells_of(ids)}
+        return pack("agreement", word)
+
+    def _cells_of(self, ids: tuple[str, ...]) -> int:
+        """Return in how many cells a sum is given; one that was given keeps its own, whatever the rule was then."""
+        name = sum_id(self.task, ids)
+        if name in self._sums:
+            return len(unpack(self._store.read(f"sums/{name}.answer"), "answer")[1]) // 8
+        return self.task.layout_of(len(ids)).cells
 
     def answer(self, agreement: bytes) -> bytes:
         """Return the noised sum of the reports on which the other server agrees; asked again, the same bits."""
@@ -296,6 +318,7 @@ class Server(Guarded):
         self._require_here("answer")
         with self._lock:
             ids = self._require_agreed(head)
+            require_cells(self.task, head, self._cells_of(ids))
             name = sum_id(self.task, ids)
             if name not in self._sums:
                 self._require_allowed(ids)

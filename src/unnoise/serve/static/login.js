@@ -3,5 +3,5 @@ const token = decodeURIComponent(location.hash.slice(1));
 if (token.startsWith("un_")) {
   history.replaceState(null, "", location.pathname);
   document.querySelector("#token").value = token;
-  document.querySelector("form[action='/login']").requestSubmit();
+  document.querySelector("main form").requestSubmit();
 }

@@ -1,6 +1,9 @@
 // News from the server, for as long as the page is open: a browser gives up where it was answered with an error, we do not.
+// All addresses are relative to where these scripts are, so that a proxy may put the collector under a prefix.
+export const ROOT = new URL("../", import.meta.url).pathname;
+
 export function listen(tell) {
-  const news = new EventSource("/events");
+  const news = new EventSource(`${ROOT}events`);
   news.onmessage = tell;
   news.onerror = () => { if (news.readyState === EventSource.CLOSED) setTimeout(() => listen(tell), 5000); };
 }

@@ -1,5 +1,5 @@
 // The page of one task: asks the server for answers and draws them. Texts go in as text, never as markup.
-import { listen } from "./news.js";
+import { listen, ROOT } from "./news.js";
 
 const root = document.querySelector("#task");
 const { task, nouns } = root.dataset;
@@ -21,17 +21,19 @@ function shape(name, attributes, text) {
   return made;
 }
 
-// A number no finer than its interval can tell.
-function rounded(number, spread) {
+// A number no finer than its interval can tell, but of two digits; ends of intervals go outwards (answers.render.sensible).
+const coarse = (number) => (number ? Math.max(0, Math.floor(Math.log10(Math.abs(number))) - 1) : 0);
+function rounded(number, spread, way = Math.round) {
   if (number === null) return "?";
-  const step = spread > 0 ? 10 ** Math.max(0, Math.floor(Math.log10(spread)) - 1) : 1;
-  return (Math.round(number / step) * step).toLocaleString("en");
+  const step = 10 ** (way === Math.ceil ? coarse(spread) : Math.min(coarse(spread), coarse(number)));
+  const near = Math.round(number / step);
+  return (step * (Math.abs(number / step - near) < 1e-6 ? near : way(number / step))).toLocaleString("en");
 }
-const words = (n) => (n.marked ? "too noisy to tell" : rounded(n.value, n.high - n.low));
+const words = (n) => (n.marked ? "too noisy to tell" : rounded(n.value, n.high === null ? 0 : n.high - n.low));
 const told = (n) => (n.mark && !n.marked ? `${words(n)} (${n.mark})` : words(n));
 const remark = (n) => (n.mark && !n.marked ? [element("small", { class: "remark" }, n.mark)] : []);
 const sign = (n) => (n.marked ? "?" : { "": "", "mostly model": "~" }[n.mark] ?? "≈");
-const range = (n) => (n.high === null ? "unknown" : `${rounded(n.low, n.high - n.low)} – ${rounded(n.high, n.high - n.low)}`);
+const range = (n) => (n.high === null ? "unknown" : `${rounded(n.low, n.high - n.low, Math.floor)} – ${rounded(n.high, n.high - n.low, Math.ceil)}`);
 
 const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
 
@@ -40,7 +42,7 @@ async function ask(address, patient) {
   for (let wait = 500; ; ) {
     try {
       const answer = await fetch(address);
-      if (answer.status === 401) location.assign("/login");  // the token was revoked, or its time is over
+      if (answer.status === 401) location.assign(`${ROOT}login`);  // the token was revoked, or its time is over
       if (answer.status < 500 || !patient) {
         const body = await answer.json();
         if (answer.status !== 202) return { ok: answer.ok, body };
@@ -54,7 +56,7 @@ async function ask(address, patient) {
 
 async function get(path, parameters, patient = true) {
   const query = new URLSearchParams(parameters).toString();
-  const { ok, body } = await ask(`/tasks/${task}/${path}${query ? `?${query}` : ""}`, patient);
+  const { ok, body } = await ask(`${ROOT}tasks/${task}/${path}${query ? `?${query}` : ""}`, patient);
   if (!ok) throw new Error(body.detail);
   return body;
 }
@@ -163,7 +165,7 @@ let newest = 0;
 async function refreshAnswers() {
   newest += 1;
   const mine = newest, sites = chosen();
-  for (const link of document.querySelectorAll("[data-export]")) link.href = `/tasks/${task}/${link.dataset.export}?${new URLSearchParams(sites)}`;
+  for (const link of document.querySelectorAll("[data-export]")) link.href = `${ROOT}tasks/${task}/${link.dataset.export}?${new URLSearchParams(sites)}`;
   const beside = root.dataset.way === "sealed" && (sites.length || document.querySelectorAll("#sites input").length) > 1;
   const asked = ["answer", ...(root.dataset.every === "once" ? [] : ["over-time"]), ...(beside ? ["overlap"] : [])];
   $("#overlap-title").parentElement.hidden = !beside;
@@ -194,7 +196,7 @@ function askForSum(event) {
     let said = "The collector was not reached. Ask again: the same sum is one release, however often it is asked for.";
     $("#sums-said").textContent = "Under way …";
     try {
-      const answer = await fetch(`/tasks/${task}/sums`, { method: "POST", body: JSON.stringify({ period: $("#ask-period").value, sites }) });
+      const answer = await fetch(`${ROOT}tasks/${task}/sums`, { method: "POST", body: JSON.stringify({ period: $("#ask-period").value, sites }) });
       const body = await answer.json();
       said = answer.ok ? "Asked for, and here." : body.detail;
     } catch { /* not reached */ }
