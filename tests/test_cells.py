@@ -6,6 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 from sketch_tools import empty, refused
@@ -74,10 +77,25 @@ def test_sums_wrap_and_come_back() -> None:
     assert sketch._held.array().tolist() == [0, 0, 0, 0]
 
 
-@pytest.mark.parametrize("counts", [[2**63], [-(2**63) - 1], np.array([2**63], dtype=np.uint64)])
-def test_counts_must_be_64_bit_integers(counts: Any) -> None:
-    sketch = empty()
-    refused(InputError, "counts must be", lambda: sketch.update([0], counts), sketch)
+HUGE: dict[str, Any] = {
+    "list": [2**63, -(2**70)],
+    "numpy": np.array([2**64 - 1, 1], dtype=np.uint64),
+    "polars": pl.Series([2**63, 1], dtype=pl.UInt64),
+    "polars 128": pl.Series([2**100, -(2**100)], dtype=pl.Int128),
+    "arrow": pa.array([2**63, 1], pa.uint64()),
+    "pandas": pd.Series([2**63, 1], dtype="uint64"),
+}
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_counts_beyond_64_bits_are_bounded_too(name: str) -> None:
+    """A refusal would tell of one row: neither a sketch nor the direct model asks how wide the column is."""
+    sketch, counts = empty(), HUGE[name]
+    sketch.update([0, 1], counts)
+    first, second = (min(max(int(count), -LARGEST_COUNT), LARGEST_COUNT) for count in list(counts))
+    assert sketch._held.array().tolist() == [first, second, 0, 0]
+    with testing.noiseless():
+        assert testing.direct(["a"], epsilon=1, counts=[2**70]).total.value > 2**61
 
 
 def test_public_cells_are_checked() -> None:

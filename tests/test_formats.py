@@ -230,6 +230,64 @@ def test_uuid_unsigned_and_bytes(tmp_path) -> None:
     assert source.item_types(Wanted(columns=("id", "big", "raw"))) == ("str", "int", "str")
 
 
+@pytest.mark.parametrize("end", ["parquet", "arrow"])
+def test_a_column_of_128_bits_hides_no_other(tmp_path, end) -> None:
+    """Arrow, which is asked for the footer and for UUIDs, has no such integers."""
+    frame = pl.DataFrame({"x": VALUES[:2], "n": pl.Series([2**100, 3], dtype=pl.Int128)})
+    path = tmp_path / f"t.{end}"
+    frame.write_parquet(path) if end == "parquet" else frame.write_ipc(path)
+    assert rows(open_source([path])) == VALUES[:2]
+    (batch,) = open_source([path]).batches(Wanted(columns=("x",), counts="n"))
+    assert batch.counts.tolist() == [2**63 - 1, 3]
+    message = fault(lambda: rows(open_source([path]), Wanted(columns=("n",))))
+    assert "must hold text or integers, got Int128; cast it: --sql" in message
+
+
+@pytest.mark.parametrize("end", ["parquet", "arrow"])
+def test_types_that_can_be_stated_only(tmp_path, end) -> None:
+    pairs = pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64()))
+    table = pa.table({"x": ["a"], "wide": pa.array([1], pa.decimal256(60, 2)), "map": pairs})
+    path = _write(table, tmp_path / f"t.{end}")
+    assert rows(open_source([path])) == ["a"]
+    for name in ("wide", "map"):
+        message = fault(lambda: rows(open_source([path]), Wanted(columns=(name,))))  # noqa: B023
+        assert f"column {name} must hold text or integers, got" in message
+        assert message.endswith("; write it as text or integers first")
+
+
+@pytest.mark.parametrize("end", ["parquet", "arrow"])
+def test_a_name_that_two_columns_have(tmp_path, end) -> None:
+    path = _write(pa.table([["a"], ["b"]], names=["x", "x"]), tmp_path / f"t.{end}")
+    assert "column 'x' must be there once, got several of this name" in fault(lambda: rows(open_source([path])))
+
+
+def _write(table: pa.Table, path: Path) -> Path:
+    if path.suffix == ".parquet":
+        parquet.write_table(table, path)
+    else:
+        with pa.OSFile(str(path), "wb") as out, pa.ipc.new_file(out, table.schema) as writer:
+            writer.write_table(table)
+    return path
+
+
+@pytest.mark.parametrize("text", ["9223372036854775808", "+99999999999999999999", "1" + 60 * "0"])
+def test_counts_beyond_64_bits_are_the_largest(tmp_path, text) -> None:
+    """To refuse them would tell of one row; what is no number is still refused."""
+    path = tmp_path / "t.csv"
+    wanted = Wanted(columns=("x",), counts="n")
+    path.write_text(f"x,n\na,{text}\nb,-{text.lstrip('+')}\nc,\nd,7\n")
+    (batch,) = open_source([path]).batches(wanted)
+    assert batch.counts.tolist() == [2**63 - 1, max(-int(text), -(2**63) + (int(text) > 2**63)), 7]
+    path.write_text(f"x,n\na,{text}\nb,{text}.5\n")
+    assert "row 2: n must be a 64-bit integer" in fault(lambda: rows(open_source([path]), wanted))
+
+
+def test_unsigned_items_stay_apart_with_int(tmp_path) -> None:
+    path = tmp_path / "t.parquet"
+    pl.DataFrame({"x": pl.Series([7, 2**63 + 5], dtype=pl.UInt64)}).write_parquet(path)
+    assert rows(open_source([path]), Wanted(columns=("x",), integers=True)) == [7, 5 - 2**63]
+
+
 # ── released histograms come from the same sources ────────────────────────────────────────────────────────────
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..errors import InputError
+from ..sketches.inputs import LIMIT, within_64_bits
 from . import streams
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FORMATS", "LINE", "QUERY", "Dialect", "Format", "Location", "as_text", "brief", "collect_batches",
-    "column_of_integers", "compression_of", "expand", "format_of", "item_column", "open_bytes", "require_columns",
-    "require_once", "uuid_columns", "uuid_text",
+    "column_of_counts", "column_of_integers", "compression_of", "expand", "format_of", "item_column", "no_rows",
+    "open_bytes", "require_columns", "require_once", "uuid_columns", "uuid_text",
 ]  # fmt: skip
 
 Location = Path | str
@@ -87,10 +88,10 @@ class Format:
 def _scan_parquet(where: Location, _: Dialect, names: Names) -> pl.LazyFrame:
     """Scan a Parquet file, whose footer Arrow has read: polars trusts the lengths there, and takes the process down."""
     import polars as pl
-    from pyarrow.parquet import read_metadata
 
-    if not isinstance(where, str):
-        read_metadata(where)
+    schema = None if isinstance(where, str) else _arrow_schema(where, "parquet")
+    if schema is not None:
+        require_columns(str(where), schema.names, schema.names)  # polars reads none where two have one name
     return pl.scan_parquet(where, glob=False)
 
 
@@ -301,23 +302,45 @@ def brief(value: Any) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
-def column_of_integers(series: pl.Series, label: str, offset: int = 0, *, text_hint: bool = True) -> pl.Series:
-    """Return the column as 64-bit integers, or say in which row there is something else."""
+def column_of_integers(series: pl.Series, label: str, offset: int = 0) -> pl.Series:
+    """Return a column of an item as 64-bit integers, or say in which row of text there is something else."""
     import polars as pl
 
-    if series.dtype == pl.Int64:
-        return series
-    if series.dtype.is_integer() or series.dtype == pl.String:
-        whole = series.cast(pl.Int64, strict=False)
-        bad = whole.is_null() & series.is_not_null()
-        if not bad.any():
-            return whole
-        at = int(bad.arg_true()[0])
-        fix = "leave out --int to count the values as text" if text_hint else "correct or remove the row"
-        raise InputError(
-            f"{label}, row {offset + at + 1}: {series.name} must be a 64-bit integer, got another text; {fix}"
-        )
-    raise InputError(f"{label}: column {series.name} must hold integers, got {series.dtype}; {_cast(series, 'BIGINT')}")
+    if series.dtype.is_integer():
+        return item_column(series, label)
+    fix = "leave out --int to count the values as text"
+    return _whole(_text_of_integers(series, label), series.cast(pl.Int64, strict=False), label, offset, fix)
+
+
+def column_of_counts(series: pl.Series, label: str, offset: int = 0) -> pl.Series:
+    """Return a column of occurrences; those beyond 64 bits are the largest there is: a refusal would tell of them."""
+    import polars as pl
+
+    if series.dtype.is_integer():
+        return within_64_bits(series)
+    whole = _text_of_integers(series, label).cast(pl.Int64, strict=False)
+    if whole.null_count() > series.null_count():
+        signs = series.str.extract(r"^([+-]?)[0-9]+$").replace_strict({"-": -1, "+": 1, "": 1}, return_dtype=pl.Int64)
+        whole = pl.select(pl.coalesce(whole, signs * LIMIT)).to_series()
+    return _whole(series, whole, label, offset, "correct or remove the row")
+
+
+def _text_of_integers(series: pl.Series, label: str) -> pl.Series:
+    import polars as pl
+
+    if series.dtype != pl.String:
+        fix = _cast(series, "BIGINT")
+        raise InputError(f"{label}: column {series.name} must hold integers, got {series.dtype}; {fix}")
+    return series
+
+
+def _whole(series: pl.Series, whole: pl.Series, label: str, offset: int, fix: str) -> pl.Series:
+    """Return the integers that a text was read as, or name the first row that was none."""
+    bad = whole.is_null() & series.is_not_null()
+    if not bad.any():
+        return whole
+    row = offset + int(bad.arg_true()[0]) + 1
+    raise InputError(f"{label}, row {row}: {series.name} must be a 64-bit integer, got another text; {fix}")
 
 
 def item_column(series: pl.Series, label: str) -> pl.Series:
@@ -329,8 +352,8 @@ def item_column(series: pl.Series, label: str) -> pl.Series:
 
     if series.dtype == pl.UInt64:
         return series.reinterpret(signed=True)
-    if series.dtype.is_integer():
-        return column_of_integers(series, label)
+    if series.dtype.is_integer() and series.dtype not in (pl.Int128, pl.UInt128):
+        return series.cast(pl.Int64)
     if series.dtype == pl.String:
         return series
     if series.dtype in (pl.Categorical, pl.Null, pl.Binary) or isinstance(series.dtype, pl.Enum):
@@ -338,6 +361,17 @@ def item_column(series: pl.Series, label: str) -> pl.Series:
     raise InputError(
         f"{label}: column {series.name} must hold text or integers, got {series.dtype}; {_cast(series, 'VARCHAR')}"
     )
+
+
+def no_rows(name: str, kind: Any, label: str) -> pl.Series:
+    """Return a column of a type without rows; some types can be stated and not held, as decimals of 60 digits."""
+    import polars as pl
+
+    try:
+        return pl.Series(name, [], dtype=kind)
+    except pl.exceptions.PolarsError:
+        fix = "write it as text or integers first"
+        raise InputError(f"{label}: column {name} must hold text or integers, got {kind}; {fix}") from None
 
 
 def _cast(series: pl.Series, kind: str) -> str:
@@ -356,7 +390,7 @@ def _cast(series: pl.Series, kind: str) -> str:
 def _has_no_text(series: pl.Series) -> bool:
     import polars as pl
 
-    return series.dtype in (pl.List, pl.Array, pl.Duration, pl.Object)
+    return series.dtype in (pl.List, pl.Array, pl.Duration, pl.Object) or series.dtype.base_type().__name__ == "Map"
 
 
 def as_text(series: pl.Series, label: str) -> pl.Series:
@@ -370,18 +404,30 @@ def as_text(series: pl.Series, label: str) -> pl.Series:
 
 def uuid_columns(where: Location | None, format: str, names: Sequence[str]) -> list[str]:
     """Return the columns that hold UUIDs, which polars reads as bytes."""
-    import pyarrow as pa
-
     if where is None or isinstance(where, str) or format not in ("parquet", "arrow"):
         return []
-    if format == "parquet":
-        from pyarrow import parquet
-
-        schema = parquet.read_schema(where)
-    else:
-        with pa.ipc.open_file(where) as file:
-            schema = file.schema
+    schema = _arrow_schema(where, format)
+    if schema is None:
+        return []
+    require_columns(str(where), names, schema.names)
     return [name for name in names if "uuid" in str(schema.field(name).type)]
+
+
+def _arrow_schema(where: Location, format: str) -> Any:
+    """Return the columns as Arrow reads them, or None where one has a type that only polars has, as 128-bit integers.
+
+    Arrow comes to the types after it has read the whole footer.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        if format == "parquet":
+            return parquet.read_schema(where)
+        with pa.ipc.open_file(where) as file:
+            return file.schema
+    except pa.ArrowNotImplementedError:
+        return None
 
 
 def uuid_text(name: str) -> pl.Expr:

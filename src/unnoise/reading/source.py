@@ -34,11 +34,13 @@ from .formats import (
     Location,
     as_text,
     collect_batches,
+    column_of_counts,
     column_of_integers,
     compression_of,
     expand,
     format_of,
     item_column,
+    no_rows,
     open_bytes,
     require_columns,
     require_once,
@@ -164,8 +166,8 @@ class Source:
         with _readable(self, where):
             schema = self._schema(where, wanted)
         require_columns(str(where or self.name), wanted.names, list(schema))
-        empty = self._clean(pl.DataFrame(schema={name: schema[name] for name in wanted.names}), wanted, where, 0)
-        return empty.types or ()
+        empty = pl.DataFrame([no_rows(name, schema[name], str(where or self.name)) for name in wanted.names])
+        return self._clean(empty, wanted, where, 0).types or ()
 
     def pairs(self) -> list[tuple[int, int]] | None:
         """Return each frequency with its number of items, where that is all the data say (a frequency list)."""
@@ -278,14 +280,13 @@ class Source:
         import polars as pl
 
         label = str(where or self.name)
-        integers = [*(wanted.columns if wanted.integers else ()), wanted.counts]
         columns = []
         for name in wanted.names:
             series = frame[name]
-            if name in integers:
-                series = column_of_integers(series, label, offset, text_hint=name != wanted.counts)
+            if name == wanted.counts:
+                series = column_of_counts(series, label, offset)
             elif name in wanted.columns:
-                series = item_column(series, label)
+                series = column_of_integers(series, label, offset) if wanted.integers else item_column(series, label)
             else:
                 series = as_text(series, label)
             columns.append(series)

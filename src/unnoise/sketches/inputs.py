@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import chain, islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import numpy as np
@@ -26,13 +26,19 @@ from ..checks import is_integer
 from ..errors import InputError
 from .hashing import as_series
 
+if TYPE_CHECKING:
+    import polars as pl
+
 __all__ = [
     "BATCH", "Raw", "Rows", "clean_rows", "columns_of", "from_any", "is_column", "person_is_item", "read_items",
-    "validate", "with_occurrences",
+    "validate", "with_occurrences", "within_64_bits",
 ]  # fmt: skip
 
 BATCH = 1 << 16
 """Items taken from an iterator at a time."""
+
+LIMIT = (1 << 63) - 1
+"""A count beyond is taken as this (a sketch and the direct model bound it further)."""
 
 ROLES = ("counts", "person", "group")
 
@@ -307,8 +313,8 @@ def _from_numpy(values: NDArray[Any], name: str) -> list[Raw]:
     if isinstance(values, np.ma.MaskedArray) or values.dtype.kind in "OT":
         return _from_list(values.tolist(), name)
     if values.dtype.kind in "iu":
-        if values.dtype == np.uint64 and name == "counts" and values.size and values.max() > np.iinfo(np.int64).max:
-            raise InputError(f"{name} must be integers below 2^63")
+        if values.dtype == np.uint64 and name == "counts":
+            values = np.minimum(values, np.uint64(LIMIT))
         return [Raw(np.ascontiguousarray(values).astype(np.int64), "int")]
     if values.dtype.kind == "S":
         return [Raw(_strings([value.hex() for value in values.tolist()], name), "str")]
@@ -360,7 +366,23 @@ def _integers(values: list[Any], name: str) -> Int64:
     try:
         return np.array([0 if value is None else value for value in values], dtype=np.int64)
     except OverflowError:
-        raise InputError(f"{name} must be integers of at most 64 bits") from None
+        if name != "counts":
+            raise InputError(f"{name} must be integers of at most 64 bits") from None
+        return np.array([min(max(value or 0, -LIMIT), LIMIT) for value in values], dtype=np.int64)
+
+
+def within_64_bits(series: pl.Series) -> pl.Series:
+    """Return integers of any width as Int64, those beyond made equal to the largest: to refuse them would tell of them.
+
+    >>> import polars as pl
+    >>> within_64_bits(pl.Series([2**64 - 1, 5, None], dtype=pl.UInt64)).to_list()
+    [9223372036854775807, 5, None]
+    """
+    import polars as pl
+
+    low, high = -LIMIT if series.dtype.is_signed_integer() else 0, LIMIT
+    wide = series.dtype in (pl.UInt64, pl.Int128, pl.UInt128)
+    return (series.clip(low, high) if wide else series).cast(pl.Int64)
 
 
 def _strings(values: list[Any], name: str) -> Any:
@@ -384,12 +406,8 @@ def _from_polars(series: Any, name: str) -> Raw:
         return Raw(np.ascontiguousarray(series.fill_null(0).reinterpret(signed=True).to_numpy()), "int", valid)
     if series.dtype == pl.Binary:
         return Raw(series.bin.encode("hex"), "str", valid)
-    if series.dtype.is_integer():
-        try:
-            whole = series.fill_null(0).cast(pl.Int64)
-        except pl.exceptions.PolarsError:
-            raise InputError(f"{name} must be integers below 2^63") from None
-        return Raw(np.ascontiguousarray(whole.to_numpy()), "int", valid)
+    if series.dtype.is_integer() and (name == "counts" or series.dtype not in (pl.Int128, pl.UInt128)):
+        return Raw(np.ascontiguousarray(within_64_bits(series.fill_null(0)).to_numpy()), "int", valid)
     if series.dtype == pl.String:
         return Raw(series, "str", valid)
     if series.dtype in (pl.Categorical, pl.Enum):
