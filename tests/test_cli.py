@@ -339,6 +339,12 @@ def test_an_estimator_that_fails_has_no_errors(shell, tmp_path):
 
 BAD = {
     "items": (["advise", "-e", "1", "--items", "1e6"], "--items must be a number such as 2^20"),
+    "long items": (["advise", "-e", "1", "--items", 5000 * "9"], "--items must be a number such as 2^20"),
+    "long power": (["profile", "{csv}", "-c", "url", "-e", "1", "--cells", "2^" + 5000 * "9"], "such as 2^20"),
+    "long domain": (["profile", "{csv}", "-c", "url", "-e", "1", "--int", "--domain", 5000 * "9"], "such as 2^20"),
+    "no domain": (["profile", "{csv}", "-c", "url", "-e", "1", "--int", "--domain", "²"], "²: no such file"),
+    "at least": (["profile", "{csv}", "-c", "url", "-e", "1", "--at-least", 5000 * "9"], "≥ 1 and < 10^18"),
+    "three nouns": (["profile", "{csv}", "-c", "url", "-e", "1", "--noun", "a/b/c"], "or two as in mouse/mice"),
     "no epsilon": (["profile", "{csv}", "-c", "url"], "epsilon is required: 1.0 is a common start; see unnoise plan"),
     "zero epsilon": (["profile", "{csv}", "-c", "url", "-e", "0"], "epsilon must be > 0, got 0"),
     "silly epsilon": (["profile", "{csv}", "-c", "url", "-e", "one"], "epsilon must be a finite number, got 'one'"),

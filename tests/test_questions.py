@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections import Counter
 
 import numpy as np
@@ -26,7 +28,8 @@ from unnoise.answers.questions import (
     sheets,
 )  # fmt: skip
 from unnoise.answers.reconstruct import reconstruct
-from unnoise.answers.report import report
+from unnoise.answers.render import first_sentence
+from unnoise.answers.report import numbers_table, report, report_page
 from unnoise.errors import InputError
 
 COUNTS = np.array([0, 1, 1, 1, 2, 2, 3, 7, 7, 40])
@@ -114,3 +117,55 @@ def test_marks_say_what_a_reader_must_know() -> None:
     assert mark(Estimate(100.0, 5.0, 90.0, 110.0, marked=True)) == TOO_NOISY
     assert mark(Estimate(100.0, 5.0, 90.0, 110.0, kind="model", data_share=0.2)) == "mostly model"
     assert mark(Estimate(100.0, 5.0, 90.0, 110.0, kind="model", data_share=0.9)) == ""
+
+
+NOTHING = Estimate(0.0, 0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("headline", "sentence"),
+    [
+        ("exactly-1", "No users were seen exactly once."),
+        ("distinct", "No different users were seen."),
+        ("total", "There were no occurrences in all."),
+        ("median", "Half of the users were seen at most about 0 (0–0) times."),
+    ],
+)
+def test_nothing_is_said_plainly(headline, sentence) -> None:
+    """*At most 0* of anything, and *at most at most 0 times*, is what nobody says."""
+    profile = reconstruct(np.zeros(50, dtype=np.int64), epsilon=20)
+    sheet = Sheet.of(profile, Asked(headline=headline, noun=noun("user")))
+    sheet = Sheet(profile, sheet.asked, dict.fromkeys(sheet.answers, NOTHING))
+    assert first_sentence(sheet).text == sentence
+    assert [q for q, _ in sheet.shown if q in (DISTINCT, TOTAL)] == [DISTINCT, TOTAL]
+    assert sheet.asked.head in [q for q, _ in sheet.shown]
+    page = report_page({"a": sheet, "b": sheet}, title="")
+    said = json.loads(re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)[0])
+    pieces = said["profiles"][0]["said"]
+    whole = f"In a, {sentence[0].lower()}{sentence[1:]}"
+    assert " ".join(filter(None, (pieces["before"] + pieces["value"], pieces["between"]))) + pieces["after"] == whole
+
+
+def test_frequencies_are_marked_like_answers() -> None:
+    """Of seventy cells at ε = 0.1 nobody can tell how many hold exactly 3, and every table says so."""
+    profile = reconstruct(np.arange(-30, 40), epsilon=0.1)
+    sheet = Sheet.of(profile)
+    marks = {mark(estimate) for _, _, estimate, _ in sheet.ranges} - {""}
+    assert marks
+    for note in marks:
+        assert note in numbers_table("", sheet)
+    own = {mark(profile._band(t, t, 0.95, 1.0)) for t in profile.shown().tolist()} - {""}
+    below = str(profile).partition("count t")[2]
+    assert own
+    assert all(note in below and note in profile._repr_html_().partition("count t")[2] for note in own)
+
+
+def test_the_line_below_the_sentence_has_intervals_where_tables_have_marks() -> None:
+    profile = reconstruct(np.zeros(50, dtype=np.int64), epsilon=20)
+    sheet = Sheet.of(profile)
+    good, bad = Estimate(100.0, 1.0, 98.0, 102.0), Estimate(100.0, 90.0, 3.0, 400.0)
+    answers = dict.fromkeys(sheet.answers, good)
+    sure = Sheet(profile, sheet.asked, answers)
+    assert "Among about 100 different items in about 100 occurrences," in report_page({"": sure}, title="")
+    doubtful = Sheet(profile, sheet.asked, {**answers, "distinct": bad})
+    assert "Among about 100 (3–400) different items in about 100 occurrences," in report_page({"": doubtful}, title="")

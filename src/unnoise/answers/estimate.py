@@ -267,9 +267,11 @@ def number(x: float) -> str:
 def percent(share: float) -> str:
     """Write a share as a person reads it: two digits, written out.
 
-    >>> percent(0.0342), percent(1.0), percent(24.13)
-    ('3.4 %', '100 %', '2,400 %')
+    >>> percent(0.0342), percent(1.0), percent(24.13), percent(7e-7)
+    ('3.4 %', '100 %', '2,400 %', '< 0.01 %')
     """
+    if 0 < share < 1e-4:
+        return "< 0.01 %"
     return f"{number(float(f'{100 * share:.2g}'))} %"
 
 

@@ -84,7 +84,7 @@ def noun(text: str) -> Noun:
     ('users', 'queries', 'mice')
     """
     one, slash, many = (part.strip() for part in text.partition("/"))
-    if not one or (slash and not many):
+    if not one or (slash and not many) or "/" in many:
         raise InputError(f"noun must be a word such as user, or two as in mouse/mice, got {text!r}")
     if many:
         return Noun(one, many)
@@ -271,9 +271,10 @@ class Sheet:
     @property
     def shown(self) -> list[tuple[Question, Estimate]]:
         """What a table lists: where nobody chose the thresholds, only those that half an item may have reached."""
+        always = (DISTINCT, TOTAL, MEDIAN, ENTROPY, self.asked.head)
         chosen = self.asked.at_least is not None
         found = [(q, self.answers[q.key]) for q in self.asked.questions if q.key in self.answers]
-        return [(q, e) for q, e in found if chosen or not q.whole or q == MEDIAN or e.high >= 0.5]
+        return [(q, e) for q, e in found if chosen or q in always or e.high >= 0.5]
 
     @cached_property
     def ranges(self) -> list[tuple[int, int, Estimate, Estimate]]:

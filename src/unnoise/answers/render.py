@@ -127,12 +127,14 @@ def first_sentence(sheet: Sheet) -> Said:
     """Return the answer that heads a page, in pieces and whole."""
     question, estimate = sheet.asked.head, sheet.answers[sheet.asked.head.key]
     value, low, high = sensible(estimate, whole=question.whole)
-    few = question.whole and estimate.value < 0.5
+    few = question.whole and estimate.value < 0.5 and question != MEDIAN
+    none = few and high == "0"
     alone = (high if few else value) == "1" and question not in (MEDIAN, TOTAL)
     noun = sheet.asked.noun.alone if alone else sheet.asked.noun
-    about = "at most \0" if few else "about \0"
+    about = "\0" if none else "at most \0" if few else "about \0"
     before, _, after = question.sentence.format(about=about, **vars(noun)).partition("\0")
-    before, value = before[0].upper() + before[1:], high if few else value
+    value = ("no" if before else "No") if none else high if few else value
+    before = before[:1].upper() + before[1:]
     between = "" if few else f"({low}–{high})"
     text, note = f"{before}{value}{' ' if between else ''}{between}{after}", mark(estimate)
     return Said(before, value, between, after, note, f"{text.removesuffix('.')}: {note}." if note else text)
@@ -186,24 +188,22 @@ def rich_table(*columns: str, left: Sequence[str] | None = None) -> Any:
     return table
 
 
-def _entry_rows(profile: Profile) -> list[tuple[str, str, str]]:
-    t = profile.shown()
-    answers = profile._answers(t, t, 0.95, 1.0)
-    rows = []
-    for count, value, low, high in zip(t, answers.value, answers.low, answers.high):
-        value, low, high = sensible(Estimate(value, 0.0, low, high))
-        rows.append((f"{int(count):,}", value, f"{low} – {high}"))
+def _entry_rows(profile: Profile) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [("count t", "items", "95 % interval", "")]
+    for count in profile.shown().tolist():
+        estimate = profile._band(count, count, 0.95, 1.0)
+        value, low, high = sensible(estimate)
+        rows.append((f"{count:,}", value, f"{low} – {high}", mark(estimate)))
     return rows
 
 
 def profile_text(profile: Profile) -> str:
     """Return the profile as a short table with the headline answers."""
-    rows = [("count t", "items", "95 % interval"), *_entry_rows(profile)]
     return "\n".join([
         f"Profile ({subtitle(profile)})",
         _grid([("answer", "estimate", "95 % interval", ""), *headline(profile)]),
         "",
-        _grid(rows),
+        _grid(_entry_rows(profile)),
         *(f"! {note}" for note in profile.warnings),
     ])
 
@@ -213,7 +213,7 @@ def profile_html(profile: Profile) -> str:
     return (
         f"<div><p><b>Profile</b> ({inert_html(subtitle(profile))})</p>"
         + _html_table([("answer", "estimate", "95 % interval", ""), *headline(profile)])
-        + _html_table([("count t", "items", "95 % interval"), *_entry_rows(profile)])
+        + _html_table(_entry_rows(profile))
         + "".join(f"<p>⚠ {inert_html(note)}</p>" for note in profile.warnings)
         + "</div>"
     )

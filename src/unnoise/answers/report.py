@@ -172,13 +172,14 @@ def _profile_data(name: str, sheet: Sheet, truth: Int64 | None, names: Sequence[
     before, value, between, after, note, _ = first_sentence(sheet)
     group, several = inert(name) if len(names) > 1 else "", sum(one != ALL_GROUPS for one in names)
     where = "In all groups together" if group == ALL_GROUPS else f"In {group}"
-    before = f"{where}, {before[0].lower()}{before[1:]}" if group else before
+    if group:
+        before, value = f"{where}, {before[:1].lower()}{before[1:]}", value.lower()
     epsilon, unit = protected(sheet.profile)
-    distinct, total = (sensible(sheet.answers[key])[0] if key in sheet.answers else "" for key in ("distinct", "total"))
-    within = f" in about {total} occurrences" if total else ""
+    distinct, total = (_marked(sheet.answers.get(key)) for key in ("distinct", "total"))
+    within = f" in {total} occurrences" if total else ""
     among = f" {group} is one of {several} groups shown here." if group and several > 1 and group != ALL_GROUPS else ""
     lede = (
-        f"Among about {distinct} different {sheet.asked.noun.many}{within}, learned from noisy numbers alone: "
+        f"Among {distinct} different {sheet.asked.noun.many}{within}, learned from noisy numbers alone: "
         f"ε = {tidy(epsilon)} for {unit}, as explained below.{among}"
     )
     return {
@@ -187,6 +188,14 @@ def _profile_data(name: str, sheet: Sheet, truth: Int64 | None, names: Sequence[
         "exactly": _curve_data(sheet, truth, at_least=False),
         "atleast": _curve_data(sheet, truth, at_least=True),
     }
+
+
+def _marked(estimate: Estimate | None) -> str:
+    """Write a number into a sentence, with its interval where tables mark it."""
+    if estimate is None:
+        return ""
+    value, low, high = sensible(estimate)
+    return f"about {value} ({low}–{high})" if mark(estimate) else f"about {value}"
 
 
 def _curve_data(sheet: Sheet, truth: Int64 | None, *, at_least: bool) -> dict[str, Any]:
@@ -274,15 +283,17 @@ def answers_table(named: Mapping[str, Sheet]) -> str:
 def numbers_table(name: str, sheet: Sheet) -> str:
     """The numbers behind the picture as a table, for screen readers: whole items in each range of counts."""
     many = inert_html(sheet.asked.noun.many)
-    heads = ("times", many, "from", "to", "at least so often", "from", "to")
+    heads = ("times", many, "from", "to", "at least so often", "from", "to", "")
     head = "".join(f'<th scope="col" class="number">{text}</th>' for text in heads)
     rows = []
     for first, last, inside, above in sheet.ranges:
         body = "".join(f'<td class="number">{x}</td>' for x in (*sensible(inside), *sensible(above)))
+        note = mark(inside) or mark(above)
+        body += f"<td>{f'<span class=tag>{note}</span>' if note else ''}</td>"
         rows.append(f'<tr><th scope="row" class="number">{span(first, last)}</th>{body}</tr>')
     caption = inert_html(name) or f"{many.capitalize()} by number of occurrences"
     return (
-        f'<p class="cue">Seven columns: swipe sideways to see all of them.</p><div class="scroll"><table class="all">'
+        f'<p class="cue">Eight columns: swipe sideways to see all of them.</p><div class="scroll"><table class="all">'
         f"<caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
 

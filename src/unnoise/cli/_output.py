@@ -84,8 +84,9 @@ def check_answers(showing: Showing, inputs: Iterable[str | None]) -> Asked:
     from ..answers.questions import ITEM, Asked, noun
 
     parts = None if showing.at_least is None else [part.strip() for part in showing.at_least.split(",")]
-    if parts and not all(part.isascii() and part.isdigit() and 0 < int(part) < 10**18 for part in parts):
-        raise InputError(f"--at-least must be whole numbers ≥ 1 with commas between, got {showing.at_least!r}")
+    if parts and not all(part.isascii() and part.isdigit() and len(part) <= 18 and int(part) for part in parts):
+        given = repr(showing.at_least)[:40]
+        raise InputError(f"--at-least must be whole numbers ≥ 1 and < 10^18 with commas between, got {given}")
     what = ITEM if showing.noun == ITEM.one else noun(showing.noun)
     asked = Asked(None if parts is None else tuple(map(int, parts)), showing.headline, what)
     check_output(showing.output, inputs, force=showing.force, document=True)
@@ -193,19 +194,21 @@ def _print_one(sheet: Sheet, console: Console) -> None:
 
 def _frequencies(sheet: Sheet, longest: int) -> Any:
     """Make the table of frequencies, with bars of up to ``longest`` characters, drawn in eighths of one."""
+    from ..answers.questions import mark
     from ..answers.render import rich_table, sensible, span
 
     rows = [(span(first, last), estimate) for first, last, estimate, _ in sheet.ranges]
     if len(rows) > ENTRIES:
         first, _, _, above = sheet.ranges[ENTRIES - 1]
         rows[ENTRIES - 1 :] = [(f"{first:,}+", above)]
-    table = rich_table("times", inert_markup(sheet.asked.noun.many), "95 % interval", "", left=("",))
+    table = rich_table("times", inert_markup(sheet.asked.noun.many), "95 % interval", "", "", left=("",))
     top = max(1.0, *(estimate.value for _, estimate in rows))
     for times, estimate in rows:
         value, low, high = sensible(estimate)
         eighths = round(max(estimate.value / top, 0) * longest * 8)
         bar = "█" * (eighths // 8) + EIGHTHS[eighths % 8]
-        table.add_row(times, f"[bold]{value}[/bold]", f"{low} – {high}", f"[cyan]{bar}[/cyan]")
+        note = f"[yellow]{mark(estimate)}[/yellow]"
+        table.add_row(times, f"[bold]{value}[/bold]", f"{low} – {high}", note, f"[cyan]{bar}[/cyan]")
     return table
 
 

@@ -315,10 +315,10 @@ def _new_sketch(
 def _domain(declared: str, request: Counting, data: Source, wanted: Wanted) -> Any:
     """Return the declared items as columns, or how many there are where they are the integers 0…N−1."""
     digits = declared.replace("_", "").replace(",", "")
-    if digits.isdigit():
+    if digits.isdecimal():
         if not request.integers and not data.kind.typed:
-            raise InputError(f"--domain {declared} means the integers below it: add --int to read integers")
-        return int(digits)
+            raise InputError(f"--domain {declared[:40]} means the integers below it: add --int to read integers")
+        return as_cells(declared, "domain")
     from ..reading.source import Wanted, open_source
 
     source = open_source([declared], header=not request.no_header)

@@ -195,7 +195,7 @@ def frequency_pairs(stream: BinaryIO, label: str) -> list[tuple[int, int]]:
         except ValueError:
             raise InputError(f"{label}, row {number}: must be two integers 'frequency count'") from None
         if frequency < 0 or count < 0:
-            raise InputError(f"{label}, row {number}: frequency and count must be ≥ 0, got {frequency} {count}")
+            raise InputError(f"{label}, row {number}: frequency and count must be ≥ 0, got one below; remove the row")
         pairs.append((min(frequency, MOST), min(count, MOST)))
     return pairs
 
