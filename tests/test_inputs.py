@@ -13,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+import unnoise as un
 from sketch_tools import make, refused
 from unnoise import testing
 from unnoise.errors import InputError, UnnoiseError
@@ -170,3 +171,25 @@ def test_they_count_as_what_they_stand_for(name: str) -> None:
 def test_occurrences_are_said_once() -> None:
     with pytest.raises(InputError, match="counts must be left out"):
         make().update(Counter("aba"), counts=[1, 2])
+
+
+# ── what can be read once ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.filterwarnings("ignore:Arrow output")
+@pytest.mark.parametrize("count", [lambda items: make().update(items), lambda items: un.profile(items, epsilon=1)])
+def test_a_result_of_duckdb_that_has_been_read(count: Callable[[Any], Any]) -> None:
+    """The second call found None in the place of rows, and one before any query an error of DuckDB's."""
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect() as base:
+        with pytest.raises(InputError, match="got a connection without one: execute the query again"):
+            count(base)
+        result = base.execute("SELECT 1 AS x")
+        count(result)
+        with pytest.raises(InputError, match="got a connection without one: execute the query again"):
+            count(result)
+
+
+def test_a_sparse_column_is_called_so() -> None:
+    with pytest.raises(InputError, match=r"got Sparse\[int64, 0\]: cast first"):
+        make().update(pd.Series(pd.arrays.SparseArray([1, 0, 1])))

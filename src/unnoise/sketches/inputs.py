@@ -11,7 +11,7 @@ taken modulo 2^64.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import chain, islice
@@ -147,11 +147,24 @@ def clean_rows(table: Mapping[str, Any], counts: Any = None, person: Any = None,
     return _clean([piece for name, column in columns.items() for piece in from_any(column, name)], beside)
 
 
-def _duckdb_reader(items: Any) -> Any:
+def _duckdb_reader(items: Any) -> Callable[[], Any] | None:
     """Return what reads the result of ``connection.execute``, which has no Arrow C stream of its own."""
-    if hasattr(items, "__arrow_c_stream__"):
+    fetch = getattr(items, "to_arrow_reader", None) or getattr(items, "fetch_record_batch", None)
+    if fetch is None or hasattr(items, "__arrow_c_stream__"):
         return None
-    return getattr(items, "to_arrow_reader", None) or getattr(items, "fetch_record_batch", None)
+
+    def read() -> Any:
+        try:
+            reader = fetch()
+        except Exception as error:
+            if type(error).__name__ != "InvalidInputException":
+                raise
+            reader = None  # nothing was executed
+        if reader is None:
+            raise InputError("items must have a result to read, got a connection without one: execute the query again")
+        return reader
+
+    return read
 
 
 def _from_arrow_stream(items: Any, beside: dict[str, Any]) -> Iterator[Rows]:
@@ -431,7 +444,9 @@ def _from_pandas(series: Any, name: str) -> Raw:
     try:
         return replace(_from_arrow(pa.Array.from_pandas(series), name), stated=series.dtype != object)
     except (pa.ArrowException, OverflowError, UnicodeEncodeError):
-        raise InputError(f"{_allowed(name)}, got a column of mixed types, or text that is none") from None
+        mixed = "a column of mixed types, or text that is none"
+        found = mixed if series.dtype == object else f"{series.dtype}: cast first"
+        raise InputError(f"{_allowed(name)}, got {found}") from None
 
 
 def validate(data: Any) -> None:
