@@ -19,9 +19,11 @@ import unnoise as un
 from command_tools import run_in
 from unnoise import testing
 from unnoise.answers.consistent import Rules, project, rules_for
+from unnoise.answers.estimate import Estimate
 from unnoise.answers.export import answers_document, table_document
 from unnoise.answers.questions import mark
 from unnoise.answers.sites import as_estimate
+from unnoise.cli.sites import _show
 from unnoise.errors import IncompatibleError, InputError, SealedError
 from unnoise.estimators import _gaussian_fit
 from unnoise.estimators._gaussian_fit import WIDE, _find_modes, _precision, fit_positive
@@ -497,6 +499,15 @@ def files(tmp_path_factory):
     (folder / "tv.csv").write_text("user\n" + "\n".join(f"u{i}" for i in range(300)) + "\n")
     (folder / "web.csv").write_text("user\n" + "\n".join(f"u{i}" for i in range(200, 500)) + "\n")
     return folder
+
+
+def test_answers_have_the_digits_that_their_intervals_deserve(capsys):
+    """Items are whole, shares are not, and both round outwards: as in every other table."""
+    found = {"overlap": Estimate(2.37, 1.0, 0.4, 10.6), "retained": Estimate(0.2959, 0.3, 0.0, 0.9759)}
+    _show(found, ["a", "b"], None, False, False)
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert rows[1][:5] == ["overlap", "2", "0", "to", "11"]
+    assert rows[2][:5] == ["retained", "0.30", "0.00", "to", "0.98"]
 
 
 def test_union_overlap_and_table_on_the_command_line(files):

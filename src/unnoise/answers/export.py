@@ -19,7 +19,7 @@ from ..errors import InputError
 from ..text import inert, inert_html
 from .estimate import Estimate
 from .questions import mark, tidied, told
-from .render import HUGE, MEASURES, NO_LIMIT, Columns, csv_text, plain
+from .render import HUGE, MEASURES, NO_LIMIT, Columns, csv_text, plain, sensible
 from .report import Document, page_style
 
 if TYPE_CHECKING:
@@ -175,8 +175,8 @@ def answers_document(found: Mapping[str, Estimate], files: Sequence[str]) -> Doc
 
 def _in_words(estimate: Estimate) -> str:
     """A number with its interval, and what a reader must know before using it."""
-    said = mark(estimate)
-    return f"{estimate.value:,.0f} ({estimate.low:,.0f} to {estimate.high:,.0f}{f', {said}' if said else ''})"
+    (value, low, high), said = sensible(estimate), mark(estimate)
+    return f"{value} ({low} to {high}{f', {said}' if said else ''})"
 
 
 def table_document(found: SiteTable) -> Document:

@@ -37,6 +37,10 @@ share_app = App(help="Shares of cells, passed around as files: sites and two ser
 app.add_typer(share_app, name="share")
 
 
+RETAINED = "retained"
+"""The one answer that is a share, not a number of items."""
+
+
 @app.command(
     epilog="""[bold]Examples[/bold]
 
@@ -77,7 +81,7 @@ def overlap(
         found = {"overlap": sites.overlap(*files, max_count=bound)}
         if len(files) == 2:
             found["only in the first"] = sites.unique_reach(*files, max_count=bound)
-            found["retained"] = sites.retention(*files, max_count=bound)
+            found[RETAINED] = sites.retention(*files, max_count=bound)
     _show(found, files, output, force, as_json)
 
 
@@ -153,7 +157,7 @@ def _show(found: dict[str, Estimate], files: list[str], output: str | None, forc
     """Write answers into the file asked for, if any, and print them as a table or as JSON."""
     from ..answers.export import answers_document
     from ..answers.questions import mark
-    from ..answers.render import rich_table
+    from ..answers.render import rich_table, sensible
     from ._output import print_json, screen, write_document
 
     document = answers_document(found, files)
@@ -166,16 +170,9 @@ def _show(found: dict[str, Estimate], files: list[str], output: str | None, forc
         return
     shown = rich_table("answer", "value", "95 % interval", "remark", left=("answer", "remark"))
     for name, estimate in found.items():
-        numbers = (_number(x, estimate.value) for x in (estimate.value, estimate.low, estimate.high))
-        value, low, high = numbers
+        value, low, high = sensible(estimate, whole=name != RETAINED)
         shown.add_row(inert_markup(name), value, f"{low} to {high}", mark(estimate))
     screen().print(shown)
-
-
-def _number(x: float, scale: float) -> str:
-    from ..answers.estimate import number
-
-    return number(round(x)) if scale > 10 or x > 10 else number(x)
 
 
 # ── shares ────────────────────────────────────────────────────────────────────────────────────────────────────────
