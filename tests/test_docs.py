@@ -103,7 +103,10 @@ def _forced(words: list[str]) -> list[str]:
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: p.name)
 @pytest.mark.filterwarnings("default")  # of what other libraries say
 def test_code_runs(page, place, monkeypatch):
+    """That it runs is the claim: plans are sought roughly, of four releases each (test_plan has their figures)."""
     monkeypatch.chdir(place)
+    monkeypatch.setattr("unnoise.answers.plan.CLOSE", 1.0)
+    monkeypatch.setitem(un.plan.__kwdefaults__, "repetitions", 4)
     names: dict = {}
     exec(BEFORE, names)
     for code in blocks(page, "python"):
