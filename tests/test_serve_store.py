@@ -14,7 +14,7 @@ from unnoise.errors import FormatError, InputError
 from unnoise.serve import schema
 from unnoise.serve.access import Visitor
 from unnoise.serve.run import DATABASE, backup, restore
-from unnoise.serve.store import ConflictError, Store, migrate
+from unnoise.serve.store import KEPT_DAYS, ConflictError, Store, migrate, now
 from unnoise.serve.tasks import Task
 
 TASK = Task(id="reach", epsilon="1", cells=2**12, item_types=("int",), every="day")
@@ -137,6 +137,21 @@ def test_jobs_are_asked_once_and_survive(store):
     store.finish_job("k", {"reach": 1})
     assert store.job("k")["state"] == "done"
     assert store.job("k")["answer"] == {"reach": 1}
+
+
+def test_answers_are_forgotten_after_a_week(store):
+    """A year of reports on a page that is watched would fill the tables; a job that has not been done stays."""
+    store.make_task(TASK, "me")
+    for name in ("old", "new", "waiting", "now"):
+        store.ask(name, "reach", {"work": "answer", "reports": ["a"]})
+    ages = {"old": ("done", KEPT_DAYS + 1), "new": ("done", KEPT_DAYS - 1), "waiting": ("waiting", 99)}
+    for name, (state, days) in ages.items():
+        with store.engine.begin() as connection:
+            row = schema.jobs.update().where(schema.jobs.c.id == name)
+            connection.execute(row.values(state=state, updated=now(days)))
+    store.finish_job("now", {"reach": 1})
+    assert [name for name in ("old", "new", "waiting", "now") if store.job(name)] == ["new", "waiting", "now"]
+    assert store.ask("old", "reach", {"work": "answer", "reports": ["a"]})["state"] == "waiting", "and asked anew"
 
 
 def test_what_was_done_is_written_down(store):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,11 @@ FORGOTTEN = 600.0
 """Seconds after which a job that failed begins anew when it is asked for: what stood in its way may be gone."""
 
 
+KEPT_DAYS = 7
+"""Days for which the answer of a job is kept: it names every report, and each report makes a new one of every question
+that is watched. Asked for again, it is computed again."""
+
+
 class ConflictError(UnnoiseError):
     """What is asked for contradicts what is kept."""
 
@@ -39,9 +44,9 @@ class ConflictError(UnnoiseError):
 Report = dict[str, Any]
 
 
-def now() -> str:
-    """The time, to the second, in UTC."""
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+def now(days: int = 0) -> str:
+    """The time, to the second, in UTC, or so many days ago."""
+    return (datetime.now(UTC) - timedelta(days)).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _age(at: str) -> float:
@@ -344,13 +349,13 @@ class Store:
         return self.next_job() if worn or done.rowcount == 0 else self.job(row.id)
 
     def finish_job(self, job: str, answer: dict[str, Any]) -> None:
-        """Keep the answer of a job."""
-        state = "failed" if "error" in answer else "done"
+        """Keep the answer of a job, and no longer those of KEPT_DAYS ago."""
+        state, table = "failed" if "error" in answer else "done", schema.jobs
         with self.engine.begin() as connection:
+            old = table.c.state.in_(["done", "failed"]) & (table.c.updated < now(KEPT_DAYS))
+            connection.execute(table.delete().where(old))
             connection.execute(
-                schema.jobs.update()
-                .where(schema.jobs.c.id == job)
-                .values(state=state, answer=json.dumps(answer), updated=now())
+                table.update().where(table.c.id == job).values(state=state, answer=json.dumps(answer), updated=now())
             )
 
     def take_up_jobs(self) -> None:
