@@ -218,7 +218,7 @@ def test_bad_input():
         bounds.theorem1(0, 10, 1, 0.1, 2)
     with pytest.raises(InputError, match="n must be an integer"):
         bounds.deviation(10, 1.5, 1, 0.1, 1)
-    with pytest.raises(InputError, match="eta must be between 0 and 1, got nan"):
+    with pytest.raises(InputError, match="eta must be above 0 and below 1, got nan"):
         bounds.theorem1(10, 10, 1, math.nan, 2)
     with pytest.raises(InputError, match=r"norm must be 1, 2 or inf, got 1\.5"):
         bounds.rounding_factor(1.5)

@@ -51,7 +51,7 @@ def test_a_number_is_finite_and_positive(value: object) -> None:
 @pytest.mark.parametrize("value", [0, 1, -0.1, math.nan, "0.5", True, None])
 def test_a_share_lies_strictly_between_0_and_1(value: object) -> None:
     assert check_share("eta", Fraction(19, 20)) == 0.95
-    with pytest.raises(InputError, match="eta must be between 0 and 1, got"):
+    with pytest.raises(InputError, match="eta must be above 0 and below 1, got"):
         check_share("eta", value)
 
 

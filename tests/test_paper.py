@@ -169,7 +169,7 @@ def test_bad_input_says_what_must_hold():
         paper(noisy, norm="two")
     with pytest.raises(InputError, match="norm must be 1, 2 or inf, got True"):
         paper(noisy, norm=True)
-    with pytest.raises(InputError, match="eta must be between 0 and 1, got 0"):
+    with pytest.raises(InputError, match="eta must be above 0 and below 1, got 0"):
         paper(noisy, eta=0)
     with pytest.raises(InputError, match=r"max_count must be an integer ≥ 0, got 2\.5"):
         paper(noisy, max_count=2.5)

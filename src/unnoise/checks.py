@@ -61,7 +61,8 @@ def check_share(name: str, value: object, low: float = 0, high: float = 1) -> fl
     0.05
     """
     if isinstance(value, bool) or not isinstance(value, Real) or not low <= float(value) <= high or value in (0, 1):
-        raise InputError(f"{name} must be between {low} and {high}, got {value!r}")
+        wanted = "above 0 and below 1" if (low, high) == (0, 1) else f"between {low} and {high}"
+        raise InputError(f"{name} must be {wanted}, got {value!r}")
     return float(value)
 
 
