@@ -386,14 +386,20 @@ def test_a_lie_in_the_agreement_buys_nothing(servers):
         pair[0].answer(pack("agreement", {**says, "reports": digests}))
 
 
-@pytest.mark.parametrize("rule", ["another", "none"])
-def test_servers_of_different_versions_refuse_before_anything_is_added(servers, rule):
-    """An older server comes to other cells, and may say nothing of them; whichever is asked first, nothing is spent."""
+def few_expected(servers):
+    """A task whose sums come in fewer cells than it has, two servers, and the reports that both hold of two sites."""
     task = Task.hashed(4096, epsilon=1, epoch="e", item_types=["int"], occurrences=100)
     pair = servers(task)
     for name in "ab":
         deliver(pair, a_report(task, name, [1]))
     ids = list(pair[0]._reports)
+    return task, pair, ids
+
+
+@pytest.mark.parametrize("rule", ["another", "none"])
+def test_servers_of_different_versions_refuse_before_anything_is_added(servers, rule):
+    """An older server comes to other cells, and may say nothing of them; whichever is asked first, nothing is spent."""
+    task, pair, ids = few_expected(servers)
     head, _ = unpack(pair[1].agree(ids), "agreement")
     assert head.pop("cells") == task.layout_of(2).cells == 128
     pair[1].agree = lambda _: pack("agreement", {**head, **({"cells": 4096} if rule == "another" else {})})
@@ -409,11 +415,7 @@ def test_servers_of_different_versions_refuse_before_anything_is_added(servers, 
 
 def test_a_sum_that_was_given_keeps_its_cells(servers, monkeypatch):
     """One server answered, then both were upgraded: the other does not answer in other cells."""
-    task = Task.hashed(4096, epsilon=1, epoch="e", item_types=["int"], occurrences=100)
-    pair = servers(task)
-    for name in "ab":
-        deliver(pair, a_report(task, name, [1]))
-    ids = list(pair[0]._reports)
+    _, pair, ids = few_expected(servers)
     with monkeypatch.context() as former:
         former.setattr(Task, "layout_of", lambda self, _: self.layout)
         pair[0].answer(pair[1].agree(ids))
