@@ -203,6 +203,8 @@ def rough_shapes(items: int) -> dict[str, np.ndarray]:
         "100 counts below 300": single_counts(100, 300, items),
         "reports of a day, at most 288": 288 - rng.binomial(288, np.where(rng.random(items) < 0.8, 0.01, 0.5)),
         "17 price points": rng.choice(PRICES, items, p=PRICES**-0.7 / (PRICES**-0.7).sum()),
+        "900 to 1,100, evenly": rng.integers(900, 1101, items),
+        "normal, 1,000 ± 40": np.rint(rng.normal(1000, 40, items)).astype(np.int64),
     }
 
 

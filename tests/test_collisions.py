@@ -15,7 +15,8 @@ from oracles_items import brute_law, log_series, throw_law
 from unnoise import testing
 from unnoise.answers.questions import mark
 from unnoise.answers.reconstruct import reconstruct
-from unnoise.engine import search
+from unnoise.engine import fourier, search
+from unnoise.engine.fourier import FourierChannel
 from unnoise.errors import InputError, OverloadError
 from unnoise.estimators._ladder import cell_law, logarithm, reciprocal
 from unnoise.estimators.collisions import collisions, decompound, level_shares, ranges
@@ -259,6 +260,29 @@ def test_a_hill_narrower_than_a_block(epsilon, power):
     assert max(top.low - (counts >= 288).sum(), (counts >= 288).sum() - top.high) < top.high - top.low
 
 
+def test_a_hill_with_edges_far_up(monkeypatch):
+    """900 to 1,100, evenly: 45 % of such answers missed when rows within were coarse. Control: by blocks."""
+    counts = np.random.default_rng(21).integers(900, 1101, 2**13)
+    noisy, ranked = thrown(counts, 2**13, 1, 1, 22), np.sort(counts)
+
+    def missed() -> list[float]:
+        """By how much each answer misses the truth, in its widths (and one count)."""
+        found, away = reconstruct(noisy), []
+        for q in (0.1, 0.25, 0.5, 0.75, 0.9):
+            k = int(ranked[math.ceil(q * counts.size) - 1])
+            for answer, truth in ((found.quantile(q), k), (found.at_least(k), (counts >= k).sum())):
+                print(q, answer, truth)
+                away.append(max(answer.low - truth, truth - answer.high, 0) / (answer.high - answer.low + 1))
+        return away
+
+    away = missed()
+    assert np.count_nonzero(away) <= 1
+    assert max(away) < 0.5
+    monkeypatch.setattr(fourier, "BESIDE", 0)
+    monkeypatch.setattr(FourierChannel, "finest_step", lambda self, state, cells: np.ones(self.law.down.size))
+    assert np.count_nonzero(missed()) > np.count_nonzero(away)
+
+
 def test_counts_that_are_sums_of_others():
     """249 + 50 = 299: once the items of 299 were told as more of 249, and both intervals excluded the truth."""
     prices = np.array([5, 9, 10, 19, 25, 29, 49, 50, 75, 99, 121, 149, 199, 249, 299, 499, 999])
@@ -281,7 +305,10 @@ def test_what_a_block_hides_is_the_models():
 
 @pytest.mark.parametrize("shape", ["cap", "prices"])
 def test_single_counts_tower_over_a_smooth_law(shape, monkeypatch):
-    """A cap at 20, a few price points: walks loose enough for them spread them. Control: no masses of their own."""
+    """A cap at 20, a few price points: walks loose enough for them spread them. Control: no masses of their own.
+
+    (Price points are told without, too, since the rows beside uneven ones are fine.)
+    """
     rng = np.random.default_rng(9)
     prices = rng.choice([5, 9, 10, 19, 20, 29, 49, 50], 30_000)
     counts = np.minimum(rng.geometric(0.08, 30_000), 20) if shape == "cap" else prices
@@ -298,7 +325,7 @@ def test_single_counts_tower_over_a_smooth_law(shape, monkeypatch):
     without, _ = found()
     print(f"ℓ1 {error:.3f}, without {without:.3f}")
     assert held
-    assert error < 0.5 * without
+    assert error < (0.5 * without if shape == "cap" else 0.02)
 
 
 def test_packs_beside_single_pieces_beneath_crowded_cells(monkeypatch):

@@ -105,6 +105,28 @@ def test_pull_is_the_gradient_and_information_its_expectation(power, stride, col
     assert np.allclose(channel.information(state) @ step, expected, rtol=1e-2, atol=1e-6 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize("power", [1, 3])
+def test_the_finest_step_is_that_of_rows_of_single_counts(power):
+    """Whatever rows there are; control: the step by those rows is another."""
+    rng, noise = np.random.default_rng(31), DiscreteLaplace(1, power)
+    up, down = rng.geometric(0.6, (2, 2, power, 500)).sum(axis=2)
+    cells = rng.poisson(4, (2, 500)) + up - down
+    tallies = [np.unique(each, return_counts=True) for each in cells]
+    blocks = Blocks(np.append(np.arange(1, 31), FAR), np.append(np.arange(2, 32), FAR + 1), 0)
+    mass = np.append(rng.gamma(1.0, 20.0, 30), 2.0)
+
+    def channel(ends: np.ndarray) -> FourierChannel:
+        parts = tuple(Part.of(*tally, ends, share) for tally, share in zip(tallies, (0.5, 0.25)))
+        return FourierChannel(blocks, parts, noise, collide=True)
+
+    fine, coarse = channel(np.arange(-20, 13)), channel(np.append(np.arange(-20, 12, 4), 12))
+    expected, by_rows = fine.step(fine.at(mass))[:-1], coarse.step(coarse.at(mass))[:-1]
+    found = [each.finest_step(each.at(mass), tallies)[1:31] for each in (fine, coarse)]
+    assert np.allclose(found[0], expected, rtol=1e-10)
+    # not quite: the background is as wide as rows
+    assert np.abs(found[1] - expected).max() < 0.1 * np.abs(by_rows - expected).max()
+
+
 def test_rows_are_fine_where_cells_crowd():
     noise = DiscreteLaplace(1)
     values, tally = np.arange(2000), np.ones(2000, dtype=np.int64)
@@ -115,7 +137,13 @@ def test_rows_are_fine_where_cells_crowd():
     assert list(crowds) == [1000]
     assert crowded.size > smooth.size
     assert {999, 1000} <= set(crowded.tolist())
+    beside = smooth[np.searchsorted(smooth, 1000) + np.array([-2, 1])]  # the rows on either side are fine as well
+    assert set(range(int(beside[0]), int(beside[1]) + 1)) <= set(crowded.tolist())
     assert smooth[-1] == crowded[-1] == 1999
+    assert rows_of(values, np.where(values < 1000, 3, 1), noise, 1999)[1].keys() == set()  # an edge, next to no cells
+    assert len(rows_of(values, np.where(values < 985, 30, 10), noise, 1999)[1]) == 1  # and as many as tell
+    gentle = np.rint(100 * np.exp(-(((values - 1000) / 40) ** 2) / 2)).astype(np.int64)  # and the sides of a hill
+    assert len(rows_of(values, gentle, DiscreteLaplace(0.2), 1999)[1]) > 4
     assert (np.diff(smooth) > 0).all()
 
 

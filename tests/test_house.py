@@ -185,12 +185,15 @@ def test_no_function_is_longer_than_50_lines(path: Path) -> None:
 
 
 def test_there_are_few_rooms_and_none_is_a_hall() -> None:
-    """Files of the package, and lines of the longest: neither grows. Two modules that are one thought become one."""
-    files = sorted(PACKAGE.rglob("*.py"))
+    """Files of the package, and lines of the longest: neither grows. Two modules that are one thought become one.
+
+    Migrations are left out: they are the history of the tables, which only grows.
+    """
+    files = sorted(path for path in PACKAGE.rglob("*.py") if path.parent.name != "versions")
     longest = max(files, key=lambda path: len(path.read_text().splitlines()))
     lines = len(longest.read_text().splitlines())
     print(f"{len(files)} files; the longest, {longest.relative_to(PACKAGE)}, has {lines} lines")
-    assert len(files) <= 130
+    assert len(files) <= 127
     assert lines <= 540
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracles_estimators import clarabel_likelihood, dense_channel
-from unnoise.engine.banded import Sandwich
+from unnoise.engine.banded import sandwich
 from unnoise.errors import ConvergenceError, InputError, PrivacyError
 from unnoise.estimators._comb import Comb, Stretch
 from unnoise.estimators.likelihood import Chain, likelihood
@@ -252,5 +252,5 @@ def test_tridiagonal_sandwich(size, seed):
     left, middle, right, x = np.random.default_rng(seed).normal(size=(4, size))
     t = np.diag(middle) + np.diag(left[1:], -1) + np.diag(right[:-1], 1)
     wanted = t @ np.diag(x) @ t.T
-    for k, found in enumerate(Sandwich(left, middle, right)(x)):
+    for k, found in enumerate(sandwich(left, middle, right, x)):
         assert np.allclose(found, np.diagonal(wanted, k))

@@ -18,7 +18,7 @@ import polars as pl
 import pytest
 
 from command_tools import run_in
-from unnoise.answers.compare import compare
+from unnoise.answers.compare import Comparison, compare
 from unnoise.answers.estimate import TOO_NOISY, Estimate
 from unnoise.answers.export import SUFFIXES, WRITERS, answers_document, comparison_document
 from unnoise.answers.questions import Asked, Sheet, noun, sheets
@@ -459,6 +459,23 @@ def test_an_output_that_appears_after_the_last_look_is_kept(tmp_path, monkeypatc
     assert "another program wrote it meanwhile" in done.stderr
     assert ("distinct items" in done.stdout) == (words[0] == "profile")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["my.ledger", out.name, "rows.csv"]
+
+
+def test_of_two_pictures_of_one_name_the_first_stays(tmp_path, monkeypatch):
+    (tmp_path / "rows.csv").write_text("n\n1\n2\n1\n")
+    out, draw = tmp_path / "a.svg", Comparison.plot
+
+    def after_another(*words, **options):
+        out.write_text("the first")
+        draw(*words, **options)
+
+    monkeypatch.setattr(Comparison, "plot", after_another)
+    words = ["compare", "rows.csv", "--count-column", "n", "-e", 1, "--method", "isotonic", "--plot", out.name]
+    done = run_in(tmp_path, *words)
+    assert (done.returncode, out.read_text()) == (2, "the first")
+    assert "another program wrote it meanwhile" in done.stderr
+    assert run_in(tmp_path, *words, "--force").returncode == 0
+    assert "<svg" in out.read_text()
 
 
 def test_an_answer_that_the_disk_does_not_take_is_printed(tmp_path, monkeypatch):

@@ -14,7 +14,8 @@ along with the stack.
 
 **Files** are replaced as a whole: after a crash there is the old one or the new one. A new file beside the target,
 under a name that nobody can guess and that must not exist yet (so no link that somebody put there is followed), fsync,
-rename, fsync of the directory. Whatever fails removes it again.
+rename, fsync of the directory. Whatever fails removes it again; what is killed leaves it without the lock that says
+whose it is.
 
 **Signals** bring no disorder into threads that hash and count. Python raises what a signal raises (Ctrl-C:
 KeyboardInterrupt) in the main thread, between any two of its steps. A pool of ``concurrent.futures`` that is waited for
@@ -27,6 +28,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import re
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -44,8 +46,9 @@ from ._sampler import _system_stream as system_stream
 from .errors import PrivacyError
 
 __all__ = [
-    "ENDED", "Guarded", "all_of", "apart", "changing", "crew", "exists_by_now", "frozen", "letting_out", "new_identity",
-    "quiet", "replacing", "require_writable", "sync_folder", "this_process", "unprotected", "wipe", "write_whole",
+    "ENDED", "Guarded", "all_of", "apart", "changing", "clear_leftovers", "crew", "exists_by_now", "frozen",
+    "letting_out", "new_identity", "quiet", "replacing", "require_writable", "sync_folder", "temporary", "this_process",
+    "unprotected", "wipe", "write_whole",
 ]  # fmt: skip
 
 WIPE_ON_FORK = 18
@@ -256,6 +259,43 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
+def temporary(target: Path, mode: int = 0o600) -> Iterator[tuple[Path, int]]:
+    """Yield a new file beside the target, open and locked; what has its name at the end is removed.
+
+    A process that is killed loses its locks: what nobody locks is a leftover (:func:`clear_leftovers`).
+    """
+    while True:
+        path = target.with_name(f".{target.name[:80]}.{new_identity().hex()}.tmp")
+        handle = os.open(path, NEW, mode)
+        with suppress(ImportError, OSError):  # where there are no locks, nothing is taken for a leftover
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.fstat(handle).st_nlink:  # else it was cleared away before it was locked
+            break
+        os.close(handle)
+    try:
+        yield path, handle
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def clear_leftovers(path: str | os.PathLike[str]) -> None:
+    """Remove what killed processes have left of temporary files beside ``path``, and what SQLite put beside those."""
+    target = Path(path).absolute()
+    name = re.compile(rf"\.{re.escape(target.name[:80])}\.[0-9a-f]{{32}}\.tmp")
+    for found in [one for one in target.parent.iterdir() if name.fullmatch(one.name) and one.is_file()]:
+        with suppress(ImportError, OSError):  # locked, gone by now or somebody else's
+            import fcntl
+
+            with open(found, "r+b") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                found.with_name(f"{found.name}-journal").unlink(missing_ok=True)
+                found.unlink()
+
+
+@contextmanager
 def replacing(path: str | os.PathLike[str], mode: int = 0o666, *, new: bool = False) -> Iterator[int]:
     """Yield the descriptor of a new file, which replaces the one at ``path`` when the block ends well.
 
@@ -263,39 +303,31 @@ def replacing(path: str | os.PathLike[str], mode: int = 0o666, *, new: bool = Fa
     """
     target = Path(path)
     _require_replaceable(target)
-    temporary = target.with_name(f".{target.name[:80]}.{new_identity().hex()}.tmp")
-    handle = os.open(temporary, NEW, mode)
-    try:
+    with temporary(target, mode) as (fresh, handle):
         try:
             yield handle
             os.fsync(handle)
-        finally:
-            os.close(handle)
-        if new:
-            _put_new(temporary, target)
-        else:
-            os.replace(temporary, target)
-    except BaseException as error:
-        if isinstance(error, OSError) and error.errno in NO_ROOM and error.filename is None:
-            error.filename = os.fspath(target)  # of a write, which names no file
-        with suppress(FileNotFoundError):
-            temporary.unlink()
-        raise
+            if new:
+                _put_new(fresh, target)
+            else:
+                os.replace(fresh, target)
+        except OSError as error:
+            if error.errno in NO_ROOM and error.filename is None:
+                error.filename = os.fspath(target)  # of a write, which names no file
+            raise
     sync_folder(target.absolute().parent)
 
 
-def _put_new(temporary: Path, target: Path) -> None:
+def _put_new(fresh: Path, target: Path) -> None:
     """Name a file that has no name but a temporary one: a second name, unlike a rename, never replaces a first."""
     try:
-        os.link(temporary, target)
+        os.link(fresh, target)
     except FileExistsError:
         raise exists_by_now(target) from None
     except OSError:  # a file system without such names: what is left is a look just before
         if os.path.lexists(target):
             raise exists_by_now(target) from None
-        os.rename(temporary, target)
-    else:
-        temporary.unlink()
+        os.rename(fresh, target)
 
 
 def exists_by_now(target: Path) -> FileExistsError:

@@ -51,6 +51,8 @@ def exact_positive(name: str, value: Any) -> Fraction:
         elif isinstance(value, float | np.floating | Decimal | str):
             text = str(value).replace(" ", "")
             mantissa, _, exponent = text.lower().partition("e")
+            if not text.isascii():
+                raise ValueError("digits of another script, which Python would take for these")
             if len(mantissa) > MOST_DIGITS or (exponent and abs(int(exponent)) > MOST_DIGITS):
                 raise ValueError(f"more than {MOST_DIGITS} digits, which alone would fill the memory")
             fraction = Fraction(text)

@@ -18,7 +18,7 @@ from .errors import IncompatibleError, InputError
 from .layout import Layout
 from .noise import DiscreteLaplace, Exact
 
-__all__ = ["NoisyCounts", "NoisyProfile", "as_signed_integers", "tally"]
+__all__ = ["NoisyCounts", "NoisyProfile", "as_signed_integers", "cells_between", "combine", "tally"]
 
 BLOCK = 1 << 16
 """Cells tallied at a time: a block of int64 and its bincount stay in the second-level cache."""
@@ -102,6 +102,18 @@ def combine(tallies: Iterable[tuple[Int64, Int64]]) -> tuple[Int64, Int64]:
     total = np.zeros(values.size, dtype=np.int64)
     np.add.at(total, where, np.concatenate([p[1] for p in pairs]))
     return values, total
+
+
+def cells_between(values: Int64, before: Int64, low: Int64, high: Int64) -> Int64:
+    """Number of cells from each ``low`` to each ``high``, both ends included.
+
+    before : number of cells before each of the ascending values, and of all
+
+    >>> cells_between(np.array([0, 2, 5]), np.array([0, 3, 4, 9]), np.array([0, 1, 6]), np.array([2, 9, 5]))
+    array([4, 6, 0])
+    """
+    upto = before[np.searchsorted(values, high, "right")]
+    return np.asarray(np.maximum(upto - before[np.searchsorted(values, low)], 0))
 
 
 @dataclass(frozen=True, eq=False)

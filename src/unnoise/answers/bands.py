@@ -47,7 +47,7 @@ from scipy.optimize import isotonic_regression
 from ..arrays import Floats, Int64
 from ..estimators.linear import inverse_taps, least_weights
 from ..noise import DiscreteLaplace
-from ..noisy import NoisyProfile
+from ..noisy import NoisyProfile, cells_between
 from .estimate import NO_END
 
 __all__ = ["Bands", "Limits", "binomial_upper", "bounded_normal"]
@@ -148,22 +148,17 @@ class Bands:
     noisy : the noisy profile
     items : number of items the answers are scaled to (the domain of a sampled sketch, else the cells)
     rate : share of the items that have a cell
-    values, tally : the noisy profile as the filter sees it, folded at 0 for ρ = 1; ``running`` adds it up
+    values, tally : the noisy profile as the filter sees it, folded at 0 for ρ = 1; ``shown`` for :func:`cells_between`
     steps : C(j) for j = −J..J − 1, what the filter makes of a step up at 0
     """
 
     def __init__(self, noisy: NoisyProfile, items: int) -> None:
         self.noisy, self.items, self.rate = noisy, items, noisy.cells / items
         self.values, self.tally = noisy.folded() if noisy.noise.power == 1 else (noisy.values, noisy.tally)
-        self.running = np.concatenate([[0], np.cumsum(self.tally)])
+        self.shown = self.values, np.append(0, np.cumsum(self.tally))
         self.steps = np.cumsum(inverse_taps(noisy.noise))[:-1]
         self._curves: dict[float, tuple[Floats, Floats]] = {}
         self._leasts: dict[tuple[int, int], tuple[float, float]] = {}  # every question asks for the same few
-
-    def between(self, lo: Int64, hi: Int64) -> Int64:
-        """How many cells show lo..hi."""
-        upto = self.running[np.searchsorted(self.values, hi, side="right")]
-        return np.asarray(np.maximum(upto - self.running[np.searchsorted(self.values, lo - 1, side="right")], 0))
 
     def limits(self, lo: Int64, hi: Int64, level: float) -> Limits:
         """Return estimate, standard error and interval of the number of items with count in lo..hi."""
@@ -219,7 +214,7 @@ class Bands:
             used = used & (x >= 0)
         where = np.searchsorted(self.values, x).clip(max=self.values.size - 1)
         seen = np.where(used & (self.values[where] == x), self.tally[where], 0).astype(float)
-        plain = self.between(np.where(lo > 0, lo, -NO_END), np.minimum(hi, NO_END)).astype(float)
+        plain = cells_between(*self.shown, np.where(lo > 0, lo, -NO_END), np.minimum(hi, NO_END)).astype(float)
         spread = np.where(used, weight * weight - weight, 0)
         estimate = plain + (seen * (weight - inside)).sum(axis=1)
         variance = self._variance(seen, spread, lo, hi)
@@ -260,11 +255,12 @@ class Bands:
         if not few.size:
             return np.asarray(variance.clip(0))
         # The cells at the edges decide, so the windows lie around the edges of the band.
-        lo, hi, peak, bound = lo[few], hi[few], float(self.noisy.noise.pmf(0)), np.zeros(few.size)
-        for width, q, _ in windows(self.noisy.noise, GUARD * 0.025):
+        near = windows(self.noisy.noise, GUARD * 0.025)
+        lo, hi, peak, bound = lo[few], hi[few], near[0][1], np.zeros(few.size)  # the narrowest is P(Z = 0)
+        for width, q, _ in near:
             for edge in (lo, np.minimum(hi, NO_END)):
                 real = (edge > 0) & (edge < NO_END)
-                mean = (self.between(edge - width, edge + width) + 1) * peak / q
+                mean = (cells_between(*self.shown, edge - width, edge + width) + 1) * peak / q
                 bound = np.maximum(bound, np.where(real | (hi == 0), mean, 0))
         variance[few] = np.maximum(variance[few], spread[few].sum(axis=1).clip(0) * bound)
         return np.asarray(variance.clip(0))
@@ -303,7 +299,7 @@ class Bands:
         """
         high = high.copy()
         for width, q, spent in windows(self.noisy.noise, alpha):
-            seen = self.between(np.where(lo > 0, lo - width, -NO_END), hi + width).astype(float)
+            seen = cells_between(*self.shown, np.where(lo > 0, lo - width, -NO_END), hi + width).astype(float)
             # a limit lies above seen/q − 1, so it is worked out only where it may matter
             matters = np.flatnonzero(seen / (q * self.rate) - 1 < high)
             if matters.size:
@@ -313,10 +309,11 @@ class Bands:
         if wide.size:
             lo, hi, mean, (nearest, share) = lo[wide], hi[wide], np.zeros(wide.size), inner[0]
             for real, start in ((lo > 0, lo), (hi < NO_END, hi - nearest + 1)):
-                seen = self.between(start, start + nearest - 1)
+                seen = cells_between(*self.shown, start, start + nearest - 1)
                 mean += np.where(real, special.gammaincinv(seen + 1.0, 1 - alpha / 4) / (1 - share), 0.0)
             for shift, ratio in inner:
-                seen = self.between(np.where(lo > 0, lo + shift, -NO_END), np.where(hi < NO_END, hi - shift, hi))
+                first, last = np.where(lo > 0, lo + shift, -NO_END), np.where(hi < NO_END, hi - shift, hi)
+                seen = cells_between(*self.shown, first, last)
                 strays = poisson_quantile(mean * ratio, alpha / (2 * len(inner)))
                 low[wide] = np.maximum(low[wide], seen - strays)
         return np.minimum(np.maximum(low, 0.0), high), high
@@ -341,7 +338,7 @@ def _normed(covariance: Floats) -> Floats:
 
 @lru_cache(maxsize=64)
 def windows(noise: DiscreteLaplace, alpha: float) -> tuple[tuple[int, float, float], ...]:
-    """Return a few half-widths k with q_k = P(|Z| ≤ k) and the share of ``alpha`` each may spend.
+    """Return a few half-widths k, first 0, with q_k = P(|Z| ≤ k) and the share of ``alpha`` each may spend.
 
     The widest has half the budget, and so large a q that no cell at all inside it means none in the band.
     """

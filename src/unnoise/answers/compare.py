@@ -70,11 +70,11 @@ class Comparison:
         rows = [{key: getattr(result, key) for key in keys} for result in self.results]
         return {"epsilon": self.epsilon, "repetitions": self.repetitions, "truth": dict(self.truth), "results": rows}
 
-    def plot(self, path: str) -> None:
-        """Draw the errors of every estimator, and the profiles of the first beside the truth."""
+    def plot(self, path: str, *, new: bool = False) -> None:
+        """Draw the errors of every estimator, and the profiles of the first beside the truth; ``new``: over no file."""
         from .plots import plot_comparison
 
-        plot_comparison(self, path)
+        plot_comparison(self, path, new=new)
 
 
 def compare(

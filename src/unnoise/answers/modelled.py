@@ -317,7 +317,6 @@ class ModelledProfile(Profile):
         edge = min(curve_high[-1], total / max(grounds.top, 1))
         high = np.minimum(np.maximum(value + max(edge - last, 0.0), most), total / np.maximum(lo, 1))
         low = np.maximum(np.minimum(value - max(last - curve_low[-1], 0.0), least), 0.0)
-        closed = found
         if math.isfinite(grounds.whole) and not opened.all():
             plain = super()._bands(lo, hi, level)
             closed = Limits(plain.estimate, plain.stderr, np.minimum(plain.low, low), np.minimum(plain.high, high))

@@ -14,12 +14,14 @@ line, band : the estimate and its interval; truth : what is known to be true; ti
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..arrays import Floats, Int64
 from ..errors import InputError
+from ..guard import replacing
 
 if TYPE_CHECKING:
     from .compare import Comparison
@@ -208,8 +210,11 @@ def _grouped(v: float) -> str:
 COLOURS = ("#0b6e6e", "#c2571a", "#5b4a9c", "#2f7fc1", "#8a8f2a", "#a83a6c", "#6b7280", "#3f3f46")
 
 
-def plot_comparison(comparison: Comparison, path: str) -> None:
-    """Write bars of both errors, and the cumulative curves of all estimators beside the truth."""
+def plot_comparison(comparison: Comparison, path: str, *, new: bool = False) -> None:
+    """Write bars of both errors, and the cumulative curves of all estimators beside the truth.
+
+    The end of the name says what is written; ``new``: not over a file that is there.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
@@ -246,5 +251,6 @@ def plot_comparison(comparison: Comparison, path: str) -> None:
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(colors=LIGHT["soft"])
     figure.suptitle(f"ε = {comparison.epsilon:g}")
-    figure.savefig(path, dpi=150)
+    with replacing(path, new=new) as handle, open(handle, "wb", closefd=False) as file:
+        figure.savefig(file, dpi=150, format=PurePath(path).suffix[1:] or "png")
     plt.close(figure)

@@ -196,10 +196,6 @@ class Profile:
     def _band_estimator(self) -> Bands:
         return Bands(self.noisy, int(self.items))
 
-    @cached_property
-    def _cumulative(self) -> Floats:
-        return np.concatenate([[0.0], np.cumsum(self.mass)])
-
     def _bands(self, lo: Int64, hi: Int64, level: float) -> Limits:
         """Estimate the number of items with count in lo..hi (``NO_END``: without end), interval included."""
         limits = self._band_estimator.consistent(lo, hi, level)
@@ -212,7 +208,8 @@ class Profile:
         """Number of items with count in lo..hi according to the reconstructed profile."""
         first = np.searchsorted(self.support, lo, side="left")
         last = np.searchsorted(self.support, hi, side="right")
-        return _whole(self.items * (self._cumulative[last] - self._cumulative[first]))
+        upto = np.append(0.0, np.cumsum(self.mass))
+        return _whole(self.items * (upto[last] - upto[first]))
 
     def _sum(self, g: Function, level: float) -> tuple[float, float, float, float]:
         """Estimate Σ g(h) over the items: estimate, standard error, low, high."""
@@ -359,7 +356,7 @@ class Profile:
         from scipy.special import ndtri
 
         q = 1.0 if q == 1 else check_share("q", q)
-        reached = self._cumulative[1:] >= q - 1e-12
+        reached = np.cumsum(self.mass) >= q - 1e-12
         value = float(self.support[int(np.argmax(reached))] if reached.any() else self.support[-1])
 
         def at(level: float) -> Estimate:

@@ -182,7 +182,7 @@ def question(key: str, name: str = "question") -> Question:
     words = re.sub(r"[\s_-]+", "_", str(key).strip().lower())
     other = {"seen_once": "exactly_1", "once": "exactly_1", "reach": "distinct", "twice": "exactly_2"}
     words = other.get(words, words)
-    match = re.fullmatch(r"(exactly|at_least)_([1-9]\d{0,17})", words)
+    match = re.fullmatch(r"(exactly|at_least)_([1-9][0-9]{0,17})", words)
     if match:
         return (exactly if match[1] == "exactly" else at_least)(int(match[2]))
     if words not in SINGLE:

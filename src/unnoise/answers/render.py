@@ -10,7 +10,6 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..arrays import Int64
 from ..text import inert_cell, inert_html
@@ -269,7 +268,10 @@ def whole_dict(named: Mapping[str, Sheet], guarantee: str) -> dict[str, Any]:
             "level": level,
             "headline": {"question": sheet.asked.head.key, "sentence": said.text, "note": said.mark},
             "answers": {key: told(answer) for key, answer in sheet.answers.items()},
-            "entries": {key: _plain_column(column[:EXPORTED]) for key, column in profile.columns(level).items()},
+            "entries": {
+                key: [x if isinstance(x, int) else tidied(x) for x in column[:EXPORTED].tolist()]
+                for key, column in profile.columns(level).items()
+            },
             "entries_left_out": max(0, int(profile.support.size) - EXPORTED),
             "notices": [{"code": notice.code, "text": notice.text} for notice in profile.notices],
             "warnings": list(profile.warnings),
@@ -277,10 +279,6 @@ def whole_dict(named: Mapping[str, Sheet], guarantee: str) -> dict[str, Any]:
         }
     body = found[""] if list(found) == [""] else {"groups": found}
     return {**body, "guarantee": guarantee} if guarantee else body
-
-
-def _plain_column(column: NDArray[Any]) -> list[Any]:
-    return column.tolist() if column.dtype.kind == "i" else [tidied(x) for x in column.tolist()]
 
 
 def plain(value: Any) -> Any:

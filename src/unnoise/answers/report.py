@@ -175,11 +175,15 @@ def _profile_data(name: str, sheet: Sheet, truth: Int64 | None, names: Sequence[
     if group:
         before, value = f"{where}, {before[:1].lower()}{before[1:]}", value.lower()
     epsilon, unit = protected(sheet.profile)
-    distinct, total = (_marked(sheet.answers.get(key)) for key in ("distinct", "total"))
-    within = f" in {total} occurrences" if total else ""
+    told = {}  # with the interval where tables mark the number
+    for key in ("distinct", "total"):
+        if key in sheet.answers:
+            middle, low, high = sensible(sheet.answers[key])
+            told[key] = f"about {middle} ({low}–{high})" if mark(sheet.answers[key]) else f"about {middle}"
+    within = f" in {told['total']} occurrences" if "total" in told else ""
     among = f" {group} is one of {several} groups shown here." if group and several > 1 and group != ALL_GROUPS else ""
     lede = (
-        f"Among {distinct} different {sheet.asked.noun.many}{within}, learned from noisy numbers alone: "
+        f"Among {told['distinct']} different {sheet.asked.noun.many}{within}, learned from noisy numbers alone: "
         f"ε = {tidy(epsilon)} for {unit}, as explained below.{among}"
     )
     return {
@@ -188,14 +192,6 @@ def _profile_data(name: str, sheet: Sheet, truth: Int64 | None, names: Sequence[
         "exactly": _curve_data(sheet, truth, at_least=False),
         "atleast": _curve_data(sheet, truth, at_least=True),
     }
-
-
-def _marked(estimate: Estimate | None) -> str:
-    """Write a number into a sentence, with its interval where tables mark it."""
-    if estimate is None:
-        return ""
-    value, low, high = sensible(estimate)
-    return f"about {value} ({low}–{high})" if mark(estimate) else f"about {value}"
 
 
 def _curve_data(sheet: Sheet, truth: Int64 | None, *, at_least: bool) -> dict[str, Any]:

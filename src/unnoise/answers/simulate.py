@@ -102,7 +102,7 @@ def shaped(
 
 def _number(shape: str, parameter: str) -> float:
     try:
-        value = float(parameter)
+        value = float(parameter.encode("ascii"))
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and value > 0):

@@ -42,11 +42,11 @@ from scipy.linalg.lapack import dgbtrf, dgbtrs, dpttrf, dpttrs
 
 from ..arrays import Floats, Int64
 from ..noise import DiscreteLaplace
-from ..noisy import NoisyProfile
+from ..noisy import NoisyProfile, cells_between
 from .channel import Bands, Dense, Grid, State
 
 __all__ = [
-    "BandedChannel", "Body", "Few", "Sandwich", "SeenLaw", "body_of", "cells_between", "dense_runs", "window_of",
+    "BandedChannel", "Body", "Few", "SeenLaw", "body_of", "dense_runs", "sandwich", "window_of",
 ]  # fmt: skip
 
 Int32 = NDArray[np.int32]
@@ -100,7 +100,7 @@ def dense_runs(values: Int64, tally: Int64, window: int, few: int = ENOUGH, limi
     >>> dense_runs(np.array([0, 1, 3, 500]), np.array([6, 6, 1, 1]), 4)
     array([[0, 3]])
     """
-    near = cells_between(values, tally, values - window, values + window)
+    near = cells_between(values, np.append(0, np.cumsum(tally)), values - window, values + window)
     while True:
         dense = values[near >= few]
         low, high = _joined(dense - window, dense + window)
@@ -123,10 +123,11 @@ def body_of(noisy: NoisyProfile, bound: int | None) -> Body | None:
     """
     window = window_of(noisy.noise)
     values, tally = noisy.folded(bound)
-    at_first = cells_between(values, tally, *dense_runs(values, tally, window).T).sum()
+    before = np.append(0, np.cumsum(tally))
+    at_first = cells_between(values, before, *dense_runs(values, tally, window).T).sum()
     for most in (LIMIT, WIDEST):
         dense = dense_runs(values, tally, window, limit=most)
-        if dense.size and 2 * cells_between(values, tally, *dense.T).sum() >= at_first:
+        if dense.size and 2 * cells_between(values, before, *dense.T).sum() >= at_first:
             break
     else:
         return None
@@ -140,36 +141,22 @@ def body_of(noisy: NoisyProfile, bound: int | None) -> Body | None:
     return Body(runs, counts, cells, values[~inside], tally[~inside])
 
 
-def cells_between(values: Int64, tally: Int64, low: Int64, high: Int64) -> Int64:
-    """Number of cells from each ``low`` to each ``high``, both ends included."""
-    before = np.concatenate([[0], np.cumsum(tally)])
-    return np.asarray(before[np.searchsorted(values, high, "right")] - before[np.searchsorted(values, low)])
-
-
 # ── the channel ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Sandwich:
-    """d ↦ T·diag(d)·Tᵀ for a tridiagonal T: its diagonal and the two above it, products of T's entries taken once.
+def sandwich(left: Floats, middle: Floats, right: Floats, d: Floats) -> list[Floats]:
+    """T·diag(d)·Tᵀ for a tridiagonal T: its diagonal and the two above it.
 
     left, middle, right : T[i, i−1], T[i, i] and T[i, i+1]
 
-    >>> Sandwich(np.array([0.0, -1, -1]), np.full(3, 2.0), np.array([-1.0, -1, 0]))(np.ones(3))
+    >>> sandwich(np.array([0.0, -1, -1]), np.full(3, 2.0), np.array([-1.0, -1, 0]), np.ones(3))
     [array([5., 6., 5.]), array([-4., -4.]), array([1.])]
     """
-
-    def __init__(self, left: Floats, middle: Floats, right: Floats) -> None:
-        self.squares = left[1:] ** 2, middle**2, right[:-1] ** 2
-        self.beside = middle[:-1] * left[1:], right[:-1] * middle[1:]
-        self.across = right[:-2] * left[2:]
-
-    def __call__(self, d: Floats) -> list[Floats]:
-        """For one diagonal d."""
-        before, here, after = self.squares
-        diagonal = here * d
-        diagonal[1:] += before * d[:-1]
-        diagonal[:-1] += after * d[1:]
-        return [diagonal, self.beside[0] * d[:-1] + self.beside[1] * d[1:], self.across * d[1:-1]]
+    diagonal = middle**2 * d
+    diagonal[1:] += left[1:] ** 2 * d[:-1]
+    diagonal[:-1] += right[:-1] ** 2 * d[1:]
+    beside = middle[:-1] * left[1:] * d[:-1] + right[:-1] * middle[1:] * d[1:]
+    return [diagonal, beside, right[:-2] * left[2:] * d[1:-1]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,7 +192,7 @@ class BandedChannel:
         beside = (self.ends * right)[:-1] if size.sum() > 1 else np.zeros(1)
         self.diagonal, self.beside, _ = dpttrf(self.ends * middle, beside)
         self.log_det_inverse = float(np.log(self.diagonal).sum() - np.log(self.ends).sum())
-        self.around = Sandwich(left, middle, right)
+        self.inverse = left, middle, right
 
     def at(self, mass: Floats) -> SeenLaw:
         """See masses; the total is Poisson, so they need not add up to 1: value = d·(Σ y·log m − Σ f)."""
@@ -253,7 +240,7 @@ class BandedChannel:
         middle = 2 * half
         system = held.copy(order="F")
         system[middle, 0::2] += curvature
-        outer = self.around(m)
+        outer = sandwich(*self.inverse, m)
         scale = 1 / np.sqrt(outer[0])
         for k in range(1, min(3, n)):
             band = outer[k] * scale[:-k] * scale[k:]

@@ -71,6 +71,10 @@ AT_ONCE = 1 << 20
 PER_OCTAVE = 24
 """Rows to the octave far up: 3 % of a count."""
 
+BESIDE = 1
+"""Rows on either side of an uneven one that are as fine: where a hill ends within a block of counts, its other cells
+are there. (Items of 900 to 1,100 at ε = 1: of 66 answers 13 were outside their interval without, 1 with it.)"""
+
 FINENESS = 8
 """Rows to a standard deviation of the noise: what is told apart within one is (1/8)²/12 = 0.1 % of its information."""
 
@@ -121,7 +125,8 @@ def row_ends(ends: Int64, unit: int) -> Int64:
 def rows_of(values: Int64, tally: Int64, noise: DiscreteLaplace, last: int) -> tuple[Int64, dict[int, float]]:
     """Return the last noisy count of each row, up to ``last`` (all above are one more row), and where cells crowd.
 
-    Rows are an eighth of the noise wide, far up 1/PER_OCTAVE of an octave unless the cells there are not spread evenly.
+    Rows are an eighth of the noise wide, far up 1/PER_OCTAVE of an octave unless the cells there, or beside, are not
+    spread evenly over windows as wide as the noise.
     For ρ = 1 what lies below 0 carries no information and is one row with 0; else rows reach down as far as noise is
     likely to go. A crowd is the middle of the fullest row among cells not spread evenly, with its excess of cells.
     """
@@ -134,17 +139,17 @@ def rows_of(values: Int64, tally: Int64, noise: DiscreteLaplace, last: int) -> t
         wide.append(counts_in_blocks(flat, last, 0, PER_OCTAVE)[1:] - 1)
     ends = row_ends(np.concatenate(wide), unit)
     running = np.concatenate([[0], np.cumsum(tally)])
-    pieces, crowds = [ends[:1]], {}
-    for start, end in pairwise(ends):
-        inner = np.arange(end, start, -fine)[::-1]
-        if inner.size > 1:
-            seen = np.diff(running[np.searchsorted(values, np.append(start, inner), side="right")]).astype(float)
-            if _uneven(seen):
-                crowds[int(inner[seen.argmax()]) - fine // 2] = float(seen.max() - seen.mean())
-            else:
-                inner = inner[-1:]
-        pieces.append(inner)
-    return np.concatenate(pieces).astype(np.int64), crowds
+    inner = [np.arange(end, start, -fine)[::-1] for start, end in pairwise(ends)]
+    crowds, rough = {}, np.zeros(len(inner), dtype=bool)
+    blurred = max(1, round(math.sqrt(noise.variance) / fine))  # within a deviation the noise spreads cells evenly
+    for i, (start, within) in enumerate(zip(ends, inner)):
+        below = running[np.searchsorted(values, np.append(start, within), side="right")].astype(float)
+        if _uneven(np.diff(below[::-blurred][::-1])):
+            seen = np.diff(below)
+            crowds[int(within[seen.argmax()]) - fine // 2] = float(seen.max() - seen.mean())
+            rough[max(0, i - BESIDE) : i + BESIDE + 1] = True
+    rows = [within if finer else within[-1:] for within, finer in zip(inner, rough)]
+    return np.concatenate([ends[:1], *rows]).astype(np.int64), crowds
 
 
 def _uneven(seen: Floats) -> bool:
@@ -153,7 +158,7 @@ def _uneven(seen: Floats) -> bool:
     >>> _uneven(np.array([3.0, 1.0, 2.0, 2.0])), _uneven(np.array([0.0, 80.0, 1.0, 0.0]))
     (False, True)
     """
-    mean = seen.mean()
+    mean = seen.mean() if seen.size > 1 else 0.0
     if mean == 0:
         return False
     excess = float(((seen - mean) ** 2).sum() / mean) - (seen.size - 1)
@@ -351,6 +356,27 @@ class FourierChannel(Dense):
         """Factor of one step of EM for all items, those outside the ranges seen included."""
         seen = min(1.0, self.exposure)
         return np.asarray(1 - seen + seen * self.pull(state))
+
+    def finest_step(self, state: SeenRows, cells: Sequence[tuple[Int64, Int64]]) -> Floats:
+        """The same for an item of each point of the lattice, every noisy count of the ``cells`` seen by itself.
+
+        Where items share cells. Σ_v told[v]·m[v − t] for all t is one correlation; rows share their background.
+        """
+        total = np.zeros(self.law.down.size)
+        for part, once, ends, (values, tally) in zip(self.parts, state.once, self._at_ends, cells):
+            size, background = int(ends[-1]) + 1, BACKGROUND / part.cells
+            width = np.diff(ends, prepend=-1)
+            shared = np.append(np.repeat(background / width, width), background)
+            place = np.clip((values + self.law.unit // 2) // self.law.unit - self.law.low, 0, size)
+            law = np.diff(once[:size], prepend=0.0, append=1.0)
+            told = np.bincount(place, weights=tally, minlength=size + 1) / (law + shared)
+            length = next_fast_len(2 * size, real=True)
+            pulled = irfft(rfft(told[:-1], length) * rfft(law[:-1], length).conj(), length)[:size]
+            above = 1 - np.concatenate([once[size - 1 :: -1], np.zeros(total.size)])
+            pulled = np.maximum(np.pad(pulled, (0, total.size)), 0.0) + told[-1] * above
+            total += part.rate * (pulled[: total.size] + float(told @ shared))
+        seen = min(1.0, self.exposure)
+        return np.asarray(1 - seen + seen * total / self.exposure)
 
     def _shifts(self, state: SeenRows) -> tuple[Floats, ...]:
         """For each part, the rows with one more count of each block; kept with the state, which is asked twice."""

@@ -100,7 +100,7 @@ class Walk:
         period: int = 0,
     ) -> None:
         order = period + 1 if period else order
-        self.x, self.order, self.size, self.rise = x, order, x.size, rise
+        self.order, self.size, self.rise = order, x.size, rise
         self.rows = _seasonal(x.size, period) if period else _differences(x, position, order)
         self.fixed = np.zeros(self.size)
         self.offset = np.zeros(self.size)
@@ -345,34 +345,28 @@ class Family:
         least, *longer = HEADS[1:] if self.coordinate == "log t" and grid.counts[0] == 0 else HEADS
         return least, *(head for head in longer if head < grid.walked - self.order)
 
-    def walk(self, grid: Grid, level: float, head: int = 0) -> Walk:
-        """The walk over a grid, whose runs begin around ``level``; with a head the count 0 is a run by itself."""
-        position = grid.position
+    def ladder(self, grid: Grid, level: float, head: int) -> Ladder:
+        """The walk over a grid whose runs begin around ``level``, with strengths λ in decades; a head frees 0.
+
+        From a walk as good as straight to one with a step as free as JUMP: a walk of precision λ strays by √(X³/3λ)
+        over a length X (order 2), or by √(X⁵/20λ) (order 3). The first to be tried is the one that strays by JUMP.
+        """
+        t, position = grid.counts, grid.position
         if head and grid.counts[0] == 0:
             first_run = np.cumsum(position == 0) == 1
             position = np.where(first_run, np.maximum(position - 1, 0), position)
-        rise = np.asarray(1 + grid.counts / grid.scale, dtype=float) ** 2 if self.rising else 1.0
-        base = -gammaln(grid.counts + 1.0) if self.factorial else None  # Poisson laws are a line away from −log t!
+        rise = np.asarray(1 + t / grid.scale, dtype=float) ** 2 if self.rising else 1.0
+        base = -gammaln(t + 1.0) if self.factorial else None  # Poisson laws are a line away from −log t!
         if base is not None and grid.bound is not None:  # and binomial ones from log C(n, t)
-            base -= gammaln(np.maximum(grid.bound - grid.counts, 0.0) + 1)
-        t = grid.counts
+            base -= gammaln(np.maximum(grid.bound - t, 0.0) + 1)
         x = {"t": t, "log": np.log1p(t), "log t": np.log(np.maximum(t, 0.5))}[self.coordinate]
         walk = Walk(x, position, self.order, rise, base, level, self.period)
-        return walk.freed(np.arange(walk.order, min(walk.order + head, walk.size)))
-
-    def ladder(self, grid: Grid, level: float, head: int) -> Ladder:
-        """The walk with strengths λ in decades: from one as good as straight to one with a step as free as JUMP.
-
-        A walk of precision λ strays by √(X³/3λ) over a length X (order 2), or by √(X⁵/20λ) (order 3). The first to be
-        tried is the one that strays by JUMP.
-        """
-        walk = self.walk(grid, level, head)
-        x = walk.x[: grid.walked]
+        walk = walk.freed(np.arange(walk.order, min(walk.order + head, walk.size)))
         first = np.flatnonzero(grid.position[: grid.walked] == 0)
-        length = float((x[np.append(first[1:], x.size) - 1] - x[first]).max())
+        length = float((x[np.append(first[1:], grid.walked) - 1] - x[first]).max())
         strays = length ** (2 * self.order - 1) / (3 if self.order == 2 else 20)
         steps = walk.steps[: grid.walked]
-        rise = np.broadcast_to(walk.rise, walk.steps.shape)[: grid.walked]
+        rise = np.broadcast_to(rise, t.shape)[: grid.walked]
         spread = walk.spread[: grid.walked][steps]
         stiffest = min(strays / STRAIGHT**2 / float(np.median(rise)), STIFFEST / float(spread.min()))
         loosest = 1 / (JUMP**2 * float((rise[steps] * spread).min()))

@@ -35,7 +35,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ..arrays import Floats, Int64
-from ..engine.banded import BandedChannel, body_of, cells_between, dense_runs, window_of
+from ..engine.banded import BandedChannel, body_of, dense_runs, window_of
 from ..engine.channel import Blocks, begun, likely_strides, one_thread, resolved
 from ..engine.fourier import FINENESS, NEGLIGIBLE, FourierChannel, Part, lattice, on_lattice, row_ends, told_apart
 from ..engine.points import Places, likely_points
@@ -43,7 +43,7 @@ from ..engine.posterior import Posterior, posterior
 from ..engine.search import Search, average, find_models, weights
 from ..errors import ConvergenceError
 from ..noise import DiscreteLaplace
-from ..noisy import NoisyProfile
+from ..noisy import NoisyProfile, cells_between
 from .isotonic import isotonic
 from .likelihood import likelihood
 from .linear import convolve, convolve_valid
@@ -287,7 +287,8 @@ def _runs(noisy: NoisyProfile, bound: int | None, stride: int) -> list[list[int]
     window, (folded, tally) = max(window_of(noisy.noise), (LEAST + 1) * stride), noisy.folded(bound)
     runs = dense_runs(folded, tally, window, limit=LONGEST)
     runs[runs[:, 0] <= window, 0] = 0
-    most = np.argsort(-cells_between(folded, tally, *runs.T), kind="stable")[:MOST_RUNS]
+    cells = cells_between(folded, np.append(0, np.cumsum(tally)), *runs.T)
+    most = np.argsort(-cells, kind="stable")[:MOST_RUNS]
     chosen: list[list[int]] = runs[most].tolist()
     return chosen
 

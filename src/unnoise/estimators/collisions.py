@@ -276,7 +276,7 @@ def _assemble(
 ) -> ItemLaw:
     """Take one step towards the cells at every count, and join the tail above the last row."""
     channel = found.channel
-    items = _per_count(found, top)
+    items = _per_count(found, used, top)
     far = channel.blocks.first >= FAR
     tail = None
     support, numbers = np.flatnonzero(items > 0).astype(np.int64), items[items > 0]
@@ -301,7 +301,7 @@ def _assemble(
     return ItemLaw(support, numbers, found, top, tail, tuple(used), share, load, notes)
 
 
-def _per_count(found: Posterior, top: int) -> Floats:
+def _per_count(found: Posterior, used: Sequence[Range], top: int) -> Floats:
     """Return the items at counts 0..top: one step of EM from the averaged law, count by count or as far as noise tells.
 
     That is by the counts of a step of the lattice together, which have the same factor as good as.
@@ -309,12 +309,11 @@ def _per_count(found: Posterior, top: int) -> Floats:
     law, unit = found.per_count(1, top, by_logarithm=True), found.channel.law.unit
     n, near = found.channel.blocks.covered, found.channel.atoms < FAR
     first = np.arange(1, top + 1, unit)
-    mass = np.add.reduceat(law, first - 1)
-    first, mass = first[mass > 0], mass[mass > 0]
     blocks = Blocks(first, np.minimum(first + unit, top + 1), 0)
     every = found.channel.with_blocks(blocks.with_atoms(found.channel.above))
-    step = every.step(every.at(np.append(mass, found.law[n:][~near])))[: first.size]
-    items = law * np.interp(np.arange(1, top + 1), blocks.centres, step)
+    state = every.at(np.append(np.add.reduceat(law, first - 1), found.law[n:][~near]))
+    step = every.finest_step(state, [(part.noisy.values, part.noisy.tally) for part in used])
+    items = law * np.interp(np.arange(1, top + 1), unit * np.arange(step.size), step)
     if top > 2 * ENTRIES:  # what is left of such noise are blocks far wider than this
         first = np.append(np.arange(1, ENTRIES + 1), np.arange(ENTRIES + 1, top + 1, -(-top // ENTRIES)))
         mass = np.add.reduceat(items, first - 1)

@@ -167,7 +167,8 @@ def falling(curve: NoisyCurve) -> tuple[Int64, Floats]:
         fitted = np.clip(isotonic_regression(sums, increasing=False).x, 0, None)
         step = fitted - np.append(fitted[1:], 0.0)
         some = step > 0
-        return _middles(curve)[:kept][some], step[some]
+        middle = curve.first + (curve.last - curve.first) // 2
+        return middle[:kept][some], step[some]
     columns, groups, reached = corner(curve)
     if columns == 0:
         return np.zeros(0, dtype=np.int64), np.zeros(0)
@@ -290,11 +291,6 @@ def _assembled(curve: NoisyCurve, columns: int, reached: Floats, counts: Floats)
     at, number = np.unique(large, return_counts=True)
     some = items > 0
     return np.append(support[some], at), np.append(items[some], number.astype(float))
-
-
-def _middles(curve: NoisyCurve) -> Int64:
-    """The middle of each block, at which "exactly" shows its items."""
-    return curve.first + (curve.last - curve.first) // 2
 
 
 def _placed(curve: NoisyCurve, fitted: Floats, beyond: float) -> tuple[Int64, Floats]:

@@ -23,9 +23,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import brentq, isotonic_regression
 
-from ..arrays import Floats, Int64
-from ..engine.banded import cells_between
-from ..noisy import NoisyProfile
+from ..arrays import Floats
+from ..noisy import NoisyProfile, cells_between
 from .linear import functional, linear
 from .methods import Fit, check_input
 
@@ -60,7 +59,9 @@ def isotonic(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
     else:
         total = max(functional(noisy, lambda t: t, max_count=bound)[0], 0.0) / noisy.cells
         # far outside [0, 1] the curve says nothing, and the shift would drown in its digits
-        projected, blocks = _with_total(np.clip(curve, -1.0, 2.0), run, _unsure(noisy, support), total)
+        near, before = round(noisy.noise.variance**0.5), np.append(0, np.cumsum(noisy.tally))
+        unsure = (cells_between(noisy.values, before, support - near, support + near) + 1) / noisy.cells
+        projected, blocks = _with_total(np.clip(curve, -1.0, 2.0), run, np.asarray(unsure), total)
     step = projected - np.append(projected[1:], 0.0)
     notes = {**signed.diagnostics, "points": int(support.size), "blocks": blocks}
     return Fit(support[step > 0], step[step > 0], "isotonic", notes)
@@ -72,12 +73,6 @@ def _projected(curve: Floats, run: Floats) -> tuple[Floats, int]:
     projected = np.clip(fit.x, 0.0, 1.0)
     projected[0] = 1.0
     return projected, int(fit.blocks.size - 1)
-
-
-def _unsure(noisy: NoisyProfile, support: Int64) -> Floats:
-    """Share of the cells within a standard deviation of the noise of each count."""
-    near = round(noisy.noise.variance**0.5)
-    return np.asarray((cells_between(noisy.values, noisy.tally, support - near, support + near) + 1) / noisy.cells)
 
 
 def _with_total(curve: Floats, run: Floats, unsure: Floats, total: float) -> tuple[Floats, int]:

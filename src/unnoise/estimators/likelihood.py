@@ -60,7 +60,7 @@ from scipy.linalg import LinAlgError, cho_solve_banded, cholesky_banded
 from scipy.linalg.lapack import dgbtrf, dgbtrs, dpttrs
 
 from ..arrays import Floats, Int64
-from ..engine.banded import Sandwich
+from ..engine.banded import sandwich
 from ..errors import ConvergenceError, InputError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
@@ -112,17 +112,28 @@ def likelihood(
     bound = check_input(noisy, max_count)
     if not 0 < tolerance < 1:
         raise InputError(f"tolerance must be between 0 and 1, got {tolerance!r}")
-    points, y, channel, constant = _problem(noisy, bound)
+    noise, constant = noisy.noise, np.zeros(1)  # logarithm of what the channel leaves out of each row's probability
+    channel: Operator
+    if noise.power == 1:
+        points, tally = noisy.folded(bound)
+        ends = (points == 0) | (points == (-1 if bound is None else bound))
+        # a row inside has probability (1−a)/(1+a)·x, a folded one 1/(1+a)·x
+        constant = np.where(ends, -math.log1p(noise.a), noise.log_scale)
+        y, channel = tally / noisy.cells, Chain(points, noise)
+    else:
+        rows, y, whole = completed(noisy, bound)
+        stretches = stretches_of(rows, np.unique(np.clip(noisy.values, 0, bound)), whole, bound)
+        points, channel = points_in(stretches), Comb(stretches, whole)
     best = _maximise(y, channel, tolerance, max_iterations)
     if not best.gap <= ACCEPTED:
         raise ConvergenceError(
             f"likelihood must come within {tolerance:g} of the optimum, got {best.gap:.2g} after "
-            f"{best.iterations} iterations at {noisy.noise}: use method='isotonic', or more iterations"
+            f"{best.iterations} iterations at {noise}: use method='isotonic', or more iterations"
         )
     best = _without_dust(best, y, channel, tolerance)
     keep = best.f > 0
     diagnostics: dict[str, Any] = {
-        "power": str(noisy.noise.power),
+        "power": str(noise.power),
         "converged": bool(best.gap <= tolerance),
         "gap": best.gap,
         "iterations": best.iterations,
@@ -130,23 +141,9 @@ def likelihood(
         "points": int(points.size),
         "log_likelihood": float(y @ (np.log(best.m) + constant)),
     }
-    if noisy.noise.power.denominator != 1:
-        diagnostics["completed_power"] = math.ceil(noisy.noise.power)
+    if noise.power.denominator != 1:
+        diagnostics["completed_power"] = math.ceil(noise.power)
     return Fit(points[keep], best.f[keep] / best.f.sum(), "likelihood", diagnostics)
-
-
-def _problem(noisy: NoisyProfile, bound: int | None) -> tuple[Int64, Floats, Operator, Floats]:
-    """Points, shares of rows, channel, and the logarithm of what the channel leaves out of each row's probability."""
-    noise = noisy.noise
-    if noise.power == 1:
-        values, tally = noisy.folded(bound)
-        ends = (values == 0) | (values == (-1 if bound is None else bound))
-        # a row inside has probability (1−a)/(1+a)·x, a folded one 1/(1+a)·x
-        constant = np.where(ends, -math.log1p(noise.a), noise.log_scale)
-        return values, tally / noisy.cells, Chain(values, noise), constant
-    rows, y, whole = completed(noisy, bound)
-    stretches = stretches_of(rows, np.unique(np.clip(noisy.values, 0, bound)), whole, bound)
-    return points_in(stretches), y, Comb(stretches, whole), np.zeros(rows.size)
 
 
 def completed(noisy: NoisyProfile, bound: int | None) -> tuple[Int64, Floats, DiscreteLaplace]:
@@ -187,7 +184,6 @@ class Chain:
     """m = x = E f, E_ij = a^|v_i − v_j| on ascending points, each of them a row; E is multiplied by ``scale``.
 
     diagonal, beside : of T
-    around : d ↦ T·diag(d)·T, which the dual form of Newton's system is made of
     factor : B, lower triangular, row k holding B[i, i−k] at column i
 
     >>> chain = Chain(np.array([0, 1, 5, 10**12]), DiscreteLaplace(0.5))
@@ -204,7 +200,6 @@ class Chain:
         self.diagonal[:-1] += q * q / loss
         self.diagonal[1:] += q * q / loss
         self.diagonal /= scale
-        self.around = Sandwich(np.append(0, self.beside), self.diagonal, np.append(self.beside, 0))
         root = np.sqrt(loss)
         self.factor = np.array([np.append(1.0, 1 / root), np.append(0.0, -q / root)]) / math.sqrt(scale)
         self._predicted, self._precision = -q, np.append(1 / loss, 1.0)
@@ -391,7 +386,7 @@ def newton_system(channel: Operator, dual: bool, weight: Floats, f: Floats, z: F
 
 def _dual_solver(chain: Chain, weight: Floats, slack: Floats) -> Solver:
     """Factor the dual form once. ``slack`` is F/Z, ``weight`` Y."""
-    diagonals = chain.around(1 / weight)
+    diagonals = sandwich(np.append(0, chain.beside), chain.diagonal, np.append(chain.beside, 0), 1 / weight)
     # Where F/Z is the larger term of the diagonal, T·Δx loses fewer digits than (F/Z)(r − ω).
     bound = slack <= diagonals[0]
     diagonals[0] += slack
