@@ -257,3 +257,14 @@ def test_standard_input_is_called_so(words):
         assert "unnoise: standard input is not a valid sketch file" in done.stderr
     done = pipe(f"head -c 500 {words}/words.csv | unnoise estimate -", code=2)
     assert "--epsilon is required: standard input is not a sketch" in done.stderr
+
+
+def test_who_waits_for_a_long_list_is_told_what_does_not(words):
+    """Refused it cannot be: that there is one item more would be seen without noise."""
+    (words / "long.freqcount").write_text(f"1 {10**11}\n")
+    command = f"unnoise sketch {words}/long.freqcount -e 1 --cells 2^8 --ledger off -o {words}/long.sketch"
+    child = pexpect.spawn("bash", ["--norc", "-c", command], env=environment(), encoding="utf-8", timeout=60,
+                          dimensions=(40, 160))  # fmt: skip
+    child.expect_exact("item by item")
+    child.close(force=True)
+    assert not (words / "long.sketch").exists()

@@ -94,3 +94,23 @@ def test_inspect_says_each_thing_once(tmp_path) -> None:
     alone, _ = run("inspect", tmp_path / "a.sketch")
     assert alone.count("ε = 1 for one occurrence") == 1
     assert "all together" not in alone
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "profile rows.csv -e ٣", "profile rows.csv -e 1e٣", "profile rows.csv -e 1 --cells ٦٤",
+        "profile rows.csv -e 1 --cells 2^６", "profile rows.csv -e 1 --hash-seed ٣",
+        "profile rows.csv -e 1 --levels ٣", "profile rows.csv -e 1 --max-count ٣",
+        "profile rows.csv -e 1 --int --domain ٣", "profile rows.csv -e 1 --int --domain 9 --rate ٣/٤",
+        "profile rows.csv -e 1 --ledger my.ledger --limit ٣", "profile rows.csv -e 1 --headline at-least-٣",
+        "profile rows.csv -e 1 --at-least ٣", "plan --cells 64 --target ٣%", "plan --cells 64 -e 1 --shape poisson:٣",
+        "plan -e 1 --kind hashed --items ٣",
+    ],
+)  # fmt: skip
+def test_numbers_are_written_in_ascii(tmp_path, words):
+    """Python reads digits of any script; a three that looks like something else is asked back."""
+    (tmp_path / "rows.csv").write_text("n\n1\n2\n")
+    done = run_in(tmp_path, *words.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.search(r"must be .*, got|Invalid value for", done.stderr), done.stderr

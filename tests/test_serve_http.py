@@ -381,6 +381,24 @@ def test_names_and_tokens_are_looked_at_before_they_are_sent(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_of_two_downloads_into_one_file_the_first_stays(tmp_path, monkeypatch):
+    """The second looked before the first was there."""
+    target = tmp_path / "all.sketch"
+    (tmp_path / "token").write_text("un_x")
+
+    def answer(_: httpx.Request) -> httpx.Response:
+        target.write_text("the first")
+        return httpx.Response(200, content=b"the second")
+
+    made, transport = Client.__init__, httpx.MockTransport(answer)
+    monkeypatch.setattr(Client, "__init__", lambda self, *words, **_: made(self, *words, transport=transport))
+    words = ["collect", "reach", "--to", "http://127.0.0.1:1", "--token-file", "token", "-o", target]
+    done = run_in(tmp_path, *words)
+    assert (done.returncode, target.read_text()) == (2, "the first")
+    assert "another program wrote it meanwhile" in done.stderr
+    assert (run_in(tmp_path, *words, "--force").returncode, target.read_text()) == (0, "the second")
+
+
 
 # ── killed ────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -57,8 +57,8 @@ def report(task: Task, name: str, seed, difference, folder) -> None:
     for server, message in ((seed, shares.seed), (difference, shares.difference)):
         (folder / "share").write_bytes(message)
         with server.client(server.sites[name]) as client:
-            client.send_share(folder / "share")
-            client.send_share(folder / "share")  # again: no change
+            assert client.send_share(folder / "share")["fresh"]
+            assert not client.send_share(folder / "share")["fresh"], "again: no change, and told so"
 
 
 def test_sums_are_answered_and_nothing_else(three, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tarfile
 from pathlib import Path
 
@@ -27,16 +28,22 @@ def database():
         yield url
 
 
+def emptied(url: str) -> str:
+    """The same database without tables."""
+    engine = psycopg_engine(url)
+    with engine.begin() as connection:
+        connection.execute(sa.text("drop schema public cascade; create schema public"))
+    engine.dispose()
+    return url
+
+
+def psycopg_engine(url: str) -> sa.Engine:
+    return sa.create_engine(url.replace("postgresql", "postgresql+psycopg"))
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def store(request, tmp_path):
-    url = None
-    if request.param == "postgres":
-        url = request.getfixturevalue("database")
-        engine = sa.create_engine(url.replace("postgresql", "postgresql+psycopg"))
-        with engine.begin() as connection:
-            connection.execute(sa.text("drop schema public cascade; create schema public"))
-        engine.dispose()
-    kept = Store(tmp_path / "data", url)
+    kept = Store(tmp_path / "data", emptied(request.getfixturevalue("database")) if request.param != "sqlite" else None)
     yield kept
     kept.close()
 
@@ -108,6 +115,16 @@ def test_one_report_for_a_site_and_period_and_no_noise_twice(store):
     assert keep(store, digest=second, site="paris", noise="22"), "an honest one is taken"
 
 
+def test_the_largest_report_of_a_task_is_kept(store):
+    """2^28 cells are 2^31 bytes and a head, beyond 32 bits; the file has a hole, so it takes no room."""
+    store.make_task(TASK, "me")
+    largest = Task(id="large", epsilon="1", cells=2**28).largest
+    large = upload(store, "large")
+    os.truncate(large, largest)
+    assert store.keep_report(TASK, "berlin", "2026-11-16", "a" * 64, large, power="1", noises=["00"], who=SITE)
+    assert store.report("a" * 64)["bytes"] == largest > 2**31
+
+
 def test_the_sweep_removes_what_no_row_names(store):
     store.make_task(TASK, "me")
     keep(store, digest="a" * 64)
@@ -171,6 +188,25 @@ def test_migrations_keep_what_the_first_version_held(tmp_path):
     store = Store(tmp_path)
     assert store.task("reach") == TASK
     assert store.ask("j", "reach", {})["state"] == "waiting"
+    store.close()
+
+
+def test_a_postgres_of_an_earlier_version_keeps_its_reports_and_takes_larger_ones(database, tmp_path):
+    engine = psycopg_engine(emptied(database))
+    migrate(engine, "0003")
+    with engine.begin() as connection:
+        made = "2026-11-16T00:00:00Z"
+        connection.execute(schema.tasks.insert().values(id="reach", body=json.dumps(TASK.to_dict()), created=made))
+        row = {"task": "reach", "period": "2026-11-16", "power": "1", "received": made}
+        connection.execute(schema.reports.insert().values(digest="a" * 64, site="berlin", bytes=2**31 - 1, **row))
+    with pytest.raises(sa.exc.DataError, match="out of range"), engine.begin() as connection:
+        connection.execute(schema.reports.insert().values(digest="b" * 64, site="paris", bytes=2**31, **row))
+    migrate(engine)
+    with engine.begin() as connection:
+        connection.execute(schema.reports.insert().values(digest="b" * 64, site="paris", bytes=2**31, **row))
+    engine.dispose()
+    store = Store(tmp_path, database)
+    assert [row["bytes"] for row in store.reports("reach")] == [2**31 - 1, 2**31]
     store.close()
 
 

@@ -24,8 +24,10 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as NoneFreeError
 from starlette.requests import ClientDisconnect
 
+from command_tools import run_in
 from serve_tools import made_report
 from unnoise.errors import InputError
+from unnoise.guard import temporary
 from unnoise.serve import app as app_module
 from unnoise.serve import run, schema, sums, worker
 from unnoise.serve import service as service_module
@@ -268,6 +270,55 @@ def test_a_back_up_that_broke_off_does_not_stop_the_next(store, tmp_path, monkey
     assert [one for one in tmp_path.iterdir() if one != store.folder] == []
     assert backup(store.folder, tmp_path / "a.tar") == 2
     assert (tmp_path / "a.tar").stat().st_mode & 0o777 == 0o600
+
+
+def test_of_two_back_ups_into_one_file_the_first_stays(store, tmp_path, monkeypatch):
+    """The second looked before the first was there."""
+    add, target = tarfile.TarFile.add, tmp_path / "a.tar"
+
+    def after_another(*words: object) -> None:
+        target.write_text("the first")
+        add(*words)
+
+    monkeypatch.setattr(tarfile.TarFile, "add", after_another)
+    done = run_in(tmp_path, "backup", store.folder, "-o", target)
+    assert (done.returncode, target.read_text()) == (2, "the first")
+    assert "another program wrote it meanwhile" in done.stderr
+    assert run_in(tmp_path, "backup", store.folder, "-o", target, "--force").returncode == 0
+    assert tarfile.is_tarfile(target)
+
+
+KILLED = """
+import os, signal, sys, tarfile
+from unnoise.serve.run import backup
+tarfile.TarFile.add = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+backup(sys.argv[1], sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize("by", ["back-up", "server"])
+def test_what_a_killed_back_up_left_goes_with_the_next_or_with_the_server(store, tmp_path, by):
+    """A copy of the tables and half a tar file; what somebody is writing meanwhile stays."""
+    target = tmp_path / "a.tar"
+
+    def temporaries() -> set[Path]:
+        return {path for folder in (tmp_path, store.folder) for path in folder.glob(".*.tmp*")}
+
+    done = subprocess.run([sys.executable, "-c", KILLED, str(store.folder), str(target)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert {path.parent for path in temporaries()} == {tmp_path, store.folder}
+    for path in temporaries():
+        path.with_name(f"{path.name}-journal").touch()  # of SQLite, had it been killed sooner
+    left = temporaries()
+    with temporary(target), temporary(store.folder / run.DATABASE):
+        living = temporaries() - left
+        if by == "server":
+            store.sweep()
+            assert {path.parent for path in temporaries() - living} == {tmp_path}, "it does not know of the tar file"
+        else:
+            assert backup(store.folder, target) == 2
+            assert temporaries() == living
+        assert temporaries() >= living
 
 
 def test_a_token_is_revoked_without_its_secret():

@@ -122,15 +122,13 @@ class Ledger:
         """Record a release, or refuse it: before anything leaves."""
         check_choice("what", what, RELEASES)
         exact = exact_positive("epsilon", epsilon)
-        with _opened(self.path, CHANGED) as handle:
-            entries, chain = _read(handle, self.path)
+        with _opened(self.path, CHANGED) as (handle, entries, chain):
             self._require(entries, exact, unit)
             _append(handle, chain, what, self.names, exact, unit)
 
     def set_limit(self, epsilon: Exact, unit: str) -> None:
         """Write down the most that may be spent on the data from now on; the last limit counts."""
-        with _opened(self.path, CHANGED) as handle:
-            _, chain = _read(handle, self.path)
+        with _opened(self.path, CHANGED) as (handle, _, chain):
             _append(handle, chain, "limit", self.names, exact_positive("epsilon", epsilon), unit)
 
     def release(self, sketch: Any) -> Any:
@@ -179,54 +177,49 @@ def is_ledger(path: str | os.PathLike[str]) -> bool:
 
 def read_ledger(path: str | os.PathLike[str]) -> list[Entry]:
     """Return all entries, the chain verified."""
-    with _opened(path, os.O_RDONLY) as handle:
-        return _read(handle, path)[0]
+    with _opened(path, os.O_RDONLY) as (_, entries, _):
+        return entries
 
 
 CHANGED = os.O_RDWR | os.O_CREAT | os.O_APPEND
 
 
 @contextmanager
-def _opened(path: str | os.PathLike[str], flags: int) -> Iterator[int]:
-    """Open a regular file that is no link: a ledger is never somewhere else than it seems.
+def _opened(path: str | os.PathLike[str], flags: int) -> Iterator[tuple[int, list[Entry], str]]:
+    """Open a regular file that is no link, and yield it with its entries and the last link of their chain.
 
-    For one more line (``CHANGED``) everybody else is kept out.
+    A ledger is never somewhere else than it seems. For one more line (``CHANGED``) everybody else is kept out.
     """
     import fcntl
 
-    new = not os.path.exists(path)
+    name, new = os.fspath(path), not os.path.exists(path)
     handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise InputError(f"a ledger must be a file, got {os.fspath(path)}")
+            raise InputError(f"a ledger must be a file, got {name}")
         if flags == CHANGED:
             fcntl.flock(handle, fcntl.LOCK_EX)
-        yield handle
+        size = os.fstat(handle).st_size
+        if size > LONGEST:
+            raise FormatError(f"{name} must be at most {LONGEST >> 20} MB, got {size:,} bytes: begin a new one")
+        *lines, rest = os.pread(handle, size, 0).split(b"\n")
+        if not BEGIN.startswith(rest[: len(BEGIN)]):  # a line cut short goes with the next one that is written
+            raise FormatError(f"{name} must be a ledger, got a file that ends in something else")
+        entries, chain = [], START
+        for number, line in enumerate(lines, 1):
+            try:
+                entry, found = _parse(line)
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                raise FormatError(f"line {number} of the ledger {name} is malformed: {error}") from None
+            chain = _link(chain, entry)
+            if chain != found:
+                raise FormatError(f"line {number} of the ledger {name} does not follow from those before it")
+            entries.append(entry)
+        yield handle, entries, chain
         if new:
             sync_folder(Path(path).absolute().parent)
     finally:
         os.close(handle)
-
-
-def _read(handle: int, path: str | os.PathLike[str]) -> tuple[list[Entry], str]:
-    """Return the entries and the last link of the chain."""
-    size = os.fstat(handle).st_size
-    if size > LONGEST:
-        raise FormatError(f"{os.fspath(path)} must be at most {LONGEST >> 20} MB, got {size:,} bytes: begin a new one")
-    *lines, rest = os.pread(handle, size, 0).split(b"\n")
-    if not BEGIN.startswith(rest[: len(BEGIN)]):  # a line cut short goes with the next one that is written
-        raise FormatError(f"{os.fspath(path)} must be a ledger, got a file that ends in something else")
-    entries, chain = [], START
-    for number, line in enumerate(lines, 1):
-        try:
-            entry, found = _parse(line)
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise FormatError(f"line {number} of the ledger {os.fspath(path)} is malformed: {error}") from None
-        chain = _link(chain, entry)
-        if chain != found:
-            raise FormatError(f"line {number} of the ledger {os.fspath(path)} does not follow from those before it")
-        entries.append(entry)
-    return entries, chain
 
 
 def _parse(line: bytes) -> tuple[Entry, str]:

@@ -380,7 +380,7 @@ def with_progress(source: Source, wanted: Wanted) -> Iterator[Rows]:
     """
     console, kept, dropped = screen(stderr=True), 0, 0
     shown = console.is_terminal and not console.is_dumb_terminal  # which could not take the line away again
-    with _reading(console, source.rows()) if shown else nullcontext() as line:
+    with _reading(console, source) if shown else nullcontext() as line:
         for rows in source.batches(wanted):
             yield rows
             kept, dropped = kept + rows.size, dropped + rows.dropped
@@ -392,8 +392,8 @@ def with_progress(source: Source, wanted: Wanted) -> Iterator[Rows]:
         note(f"unnoise: {some} left out because a column was empty (shown here only, kept nowhere){right}")
 
 
-def _reading(console: Console, total: int | None) -> AbstractContextManager[Progress]:
-    """Say how many rows are read, of about how many."""
+def _reading(console: Console, source: Source) -> AbstractContextManager[Progress]:
+    """Say how many rows are read, of about how many; who waits for a list of 10¹¹ items is told what does not."""
     from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.text import Text
 
@@ -403,9 +403,11 @@ def _reading(console: Console, total: int | None) -> AbstractContextManager[Prog
         def render(self, task: Any) -> Text:
             return Text(f"{task.speed:,.0f} rows/s" if task.speed else "")
 
+    total, listed = source.rows(), source.kind.name == "freqcount"
     left = TimeRemainingColumn() if total else TimeElapsedColumn()
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,.0f} rows"), Rate(), left)
-    return _saying(console, "reading", columns, total)
+    text = "reading item by item (a list is taken as a whole without a sketch)" if listed else "reading"
+    return _saying(console, text, columns, total)
 
 
 @contextmanager

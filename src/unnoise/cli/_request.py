@@ -315,7 +315,7 @@ def as_cells(text: str, name: str = "cells") -> int:
     >>> as_cells("2^20"), as_cells("65536"), as_cells("1,024")
     (1048576, 65536, 1024)
     """
-    match = re.fullmatch(r"(\d{1,20})(?:(?:\^|\*\*)(\d{1,2}))?", text.replace(",", "").replace("_", "").strip())
+    match = re.fullmatch(r"([0-9]{1,20})(?:(?:\^|\*\*)([0-9]{1,2}))?", text.replace(",", "").replace("_", "").strip())
     if not match or int(match[2] or 1) > 64 or int(match[1]) > 2**64:
         raise InputError(f"{name} must be a number such as 2^20 or 1048576, got {text[:40]!r}")
     return int(int(match[1]) ** int(match[2] or 1))
@@ -339,6 +339,6 @@ def as_seed(text: str) -> int:
     if text == "random":
         return _system_stream().bits(64)
     try:
-        return int(text)
+        return int(text.encode("ascii"))
     except ValueError:
         raise InputError(f"hash_seed must be an integer or random, got {text!r}") from None

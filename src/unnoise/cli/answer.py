@@ -10,11 +10,11 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
+from functools import partial, reduce
 from importlib import import_module
 from operator import add
 from pathlib import Path
@@ -251,24 +251,32 @@ def sketch_data(
     request: Counting, labels: Mapping[str, str | None] | None = None, *, answers: bool = False
 ) -> Sketch | GroupedSketch:
     """Make the sketch that was asked for and count all data in it; for ``answers``, prepare those meanwhile."""
-    from ..reading.groups import GroupedSketch
+    from ..reading.groups import GroupedSketch, check_names
+    from ..sketches.sketch import Sketch
     from ._output import saying, with_progress
 
-    target: Sketch | GroupedSketch
     source, wanted = _source(request)
     # a stream tells its types only with its first rows; groups need them before, so that empty ones look the same
     late = source.stream is not None and source.kind.typed and request.groups is None
     types = None if late else source.item_types(wanted)
     domain = None if request.domain is None else _domain(request.domain, request, source, wanted)
     said = {name: text for name, text in (labels or {}).items() if text is not None}
-    about = {**said, "column": [inert(column)[:LONGEST_NAME] for column in wanted.columns]}
+    common: dict[str, Any] = {
+        "epsilon": request.spent, "max_contributions": request.max_contributions, "pan_private": request.pan_private,
+        "labels": {**said, "column": [inert(column)[:LONGEST_NAME] for column in wanted.columns]},
+    }  # fmt: skip
+    groups = None if request.groups is None else check_names(as_names(request.groups))
+    make: Callable[[], Sketch]
+    if request.domain is None:
+        cells = as_cells(request.cells or CELLS)
+        make = partial(Sketch.hashed, cells, levels=request.levels, hash_seed=request.seed, item_types=types, **common)
+    elif request.rate is None:
+        make = partial(Sketch.known, domain, unknown=request.unknown, **common)
+    else:
+        rate, common["unknown"] = as_rate(request.rate), request.unknown
+        make = partial(Sketch.sampled, domain, rate=rate, hash_seed=request.seed, **common)
     with saying("counting"), _answers_imported() if answers else nullcontext():
-        if request.groups is None:
-            target = _new_sketch(request, types, domain, about)
-        else:
-            target = GroupedSketch(
-                as_names(request.groups), lambda: _new_sketch(request, types, domain, about), unknown=request.unknown
-            )
+        target = make() if groups is None else GroupedSketch(groups, make, unknown=request.unknown)
         batches = with_progress(source, wanted)
         target.take_in(batches, persons=request.person is not None, as_items=wanted.person_is_item)
     return target
@@ -291,25 +299,6 @@ def _source(request: Counting) -> tuple[Source, Wanted]:
         person=request.person, group=request.by,
     )  # fmt: skip
     return source, wanted
-
-
-def _new_sketch(
-    request: Counting, types: tuple[str, ...] | None, domain: Any, labels: Mapping[str, Any]
-) -> Sketch:
-    from ..sketches.sketch import Sketch
-
-    common: dict[str, Any] = {
-        "epsilon": request.spent, "max_contributions": request.max_contributions, "pan_private": request.pan_private,
-        "labels": labels,
-    }  # fmt: skip
-    if request.domain is None:
-        return Sketch.hashed(
-            as_cells(request.cells or CELLS), levels=request.levels, hash_seed=request.seed, item_types=types, **common
-        )  # fmt: skip
-    if request.rate is None:
-        return Sketch.known(domain, unknown=request.unknown, **common)
-    rate = as_rate(request.rate)
-    return Sketch.sampled(domain, rate=rate, hash_seed=request.seed, unknown=request.unknown, **common)
 
 
 def _domain(declared: str, request: Counting, data: Source, wanted: Wanted) -> Any:

@@ -109,7 +109,7 @@ def backup(
     from ._output import check_output, note
 
     check_output(str(output), force=force)
-    note(f"{output}: {run(data, output):,} reports")
+    note(f"{output}: {run(data, output, new=not force):,} reports")
 
 
 @app.command(epilog=_examples("unnoise restore monday.tar --data new-folder"))
@@ -249,7 +249,7 @@ def collect(request: Collecting) -> None:
         if request.ask:
             client.ask_for_sum(request.task, period=request.one_period(), sites=which["sites"])
         if request.output is not None:
-            client.merged(request.task, request.output, **which)
+            client.merged(request.task, request.output, **which, new=not request.force)
             note(f"{request.output}: the merged sketch; ask it with: unnoise estimate {request.output}")
             return
         answer = client.collect(request.task, **which)

@@ -126,7 +126,7 @@ def _target(text: str | None) -> Any:
         return None
     name, equals, value = text.rpartition("=")
     try:
-        number = float(value.removesuffix("%")) / (100 if value.endswith("%") else 1)
+        number = float(value.removesuffix("%").encode("ascii")) / (100 if value.endswith("%") else 1)
     except ValueError:
         raise InputError(f"--target must be a number or NAME=NUMBER, got {text!r}") from None
     return {name.strip().replace("_", " "): number} if equals else number
@@ -160,7 +160,7 @@ def compare(request: Comparing) -> None:
             repetitions=request.repetitions, step=step,
         )  # fmt: skip
     if request.plot is not None:
-        found.plot(request.plot)
+        found.plot(request.plot, new=not request.force)
         note(f"picture written to {request.plot}")
     if request.output is not None:
         write_document(comparison_document(found), request.output, new=not request.force)

@@ -180,6 +180,8 @@ class Source:
 
     def rows(self) -> int | None:
         """Return about how many rows there are, for progress bars; None where that is not cheap to say."""
+        if self.places and self.kind.name == "freqcount":
+            return sum(count for _, count in self.pairs() or ())
         counted = self.kind.scan if self.kind.name in ("parquet", "arrow") else None
         guessed = self.kind.name in ("csv", "tsv", "ndjson", "lines", "uniq")
         if not self.places or not (counted or guessed):

@@ -151,7 +151,7 @@ class Client:
             told = f"{head.get('side')}, got {self.address} of side {side}"
             raise InputError(f"{path}: a share must go to the server of its side, {told}")
         row = self.call("POST", f"{place}/reports", about=path, content=message)
-        return {**row, "digest": row["report"], "fresh": True}
+        return {"fresh": True, **row, "digest": row["report"]}
 
     def ask_for_sum(self, task: str, *, period: str = "once", sites: Sequence[str] = ()) -> dict[str, Any]:
         """Ask a collector for a sum of its two servers: one more release."""
@@ -206,16 +206,17 @@ class Client:
         return dict(answer)
 
     def merged(
-        self, task: str, target: str | os.PathLike[str], *, sites: Sequence[str] = (), periods: Sequence[str] = ()
-    ) -> None:
-        """Download the merged sketch of these sites and periods."""
+        self, task: str, target: str | os.PathLike[str], *, sites: Sequence[str] = (), periods: Sequence[str] = (),
+        new: bool = False,
+    ) -> None:  # fmt: skip
+        """Download the merged sketch of these sites and periods; ``new``: not over a file that is there."""
         chosen = {"site": list(sites), "period": list(periods)}
         try:
             with self._http.stream("GET", f"/tasks/{_part(task)}/sketch", params=chosen) as answer:
                 if answer.status_code != 200:
                     answer.read()
                     _read(answer, self.address)
-                with replacing(target) as handle, open(handle, "wb", closefd=False) as file:
+                with replacing(target, new=new) as handle, open(handle, "wb", closefd=False) as file:
                     for piece in answer.iter_bytes():
                         file.write(piece)
         except httpx.TransportError as error:

@@ -161,7 +161,8 @@ def _shares() -> dict[str, Any]:
                                        {"201": "Made.", "200": "It was there."}, body=_MESSAGE)},
         "/shares/{task}": {"get": _operation("Which side this server is.", "sites", {"200": "The side."}, task)},
         "/shares/{task}/reports": {
-            "post": _operation("Send a share; the same again changes nothing.", "sites", {"201": "Kept."}, task,
+            "post": _operation("Send a share; the same again changes nothing.", "sites",
+                               {"200": "It was there already.", "201": "Kept."}, task,
                                body=_MESSAGE)
         },
         "/shares/{task}/sites": {

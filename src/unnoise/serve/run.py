@@ -18,14 +18,14 @@ import sqlite3
 import ssl
 import sys
 import tarfile
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import FormatError, InputError
-from ..guard import replacing, write_whole
+from ..guard import clear_leftovers, replacing, temporary, write_whole
+from . import DATABASE
 
 if TYPE_CHECKING:
     from ..protocols.shares.server import Side
@@ -178,11 +178,8 @@ def _log_as_json() -> None:
         log.setLevel(logging.INFO if name.startswith("unnoise") else logging.WARNING)
 
 
-DATABASE = "collector.db"
-
-
-def backup(folder: str | os.PathLike[str], target: str | os.PathLike[str]) -> int:
-    """Write a back-up of the folder; return how many reports it holds."""
+def backup(folder: str | os.PathLike[str], target: str | os.PathLike[str], *, new: bool = False) -> int:
+    """Write a back-up of the folder, not over a file that is there if it is to be ``new``; return its reports."""
     source = Path(folder)
     if not (source / DATABASE).is_file():
         raise InputError(f"the data folder must hold {DATABASE}, got {source}: with Postgres, use pg_dump")
@@ -191,12 +188,13 @@ def backup(folder: str | os.PathLike[str], target: str | os.PathLike[str]) -> in
             f"the data folder must be a collector's, got {source} of a server of shares: one that forgets its latest "
             f"answers would give a second noise for the same cells, so it is never backed up; sites send shares anew"
         )
-    with tempfile.TemporaryDirectory(dir=source) as place:
-        copy = Path(place) / DATABASE
+    for place in (source / DATABASE, target):
+        clear_leftovers(place)
+    with temporary(source / DATABASE) as (copy, _):
         with closing(sqlite3.connect(source / DATABASE)) as connection:
             connection.execute("VACUUM INTO ?", [str(copy)])
         digests = _digests(copy)
-        with replacing(target, 0o600) as handle, open(handle, "wb", closefd=False) as file:
+        with replacing(target, 0o600, new=new) as handle, open(handle, "wb", closefd=False) as file:
             with tarfile.open(fileobj=file, mode="w") as tar:
                 tar.add(copy, DATABASE)
                 for digest in digests:

@@ -6,7 +6,7 @@ and which noises were ever seen. The unique keys are the rules: one report for a
 
 from __future__ import annotations
 
-from sqlalchemy import Column, ForeignKey, Integer, MetaData, String, Table, Text, UniqueConstraint
+from sqlalchemy import BigInteger, Column, ForeignKey, Integer, MetaData, String, Table, Text, UniqueConstraint
 
 __all__ = ["audit", "jobs", "metadata", "noises", "reports", "sums", "tasks", "tokens"]
 
@@ -39,7 +39,7 @@ reports = Table(
     Column("site", String(64), nullable=False),
     Column("period", String(16), nullable=False),
     Column("power", String(32), nullable=False),
-    Column("bytes", Integer, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
     Column("received", String(32), nullable=False),
     UniqueConstraint("task", "site", "period", name="one_report_for_a_site_and_period"),
 )

@@ -115,10 +115,11 @@ async def _receive(request: Request) -> Response:
     named = unpack(message, "share")[0].get("site")
     if named != visitor.site:
         raise Problem(403, "not yours", f"a share must name the site of its token, {visitor.site}, got {named!r:.80}")
-    report = await to_thread.run_sync(server.receive, message)
-    await to_thread.run_sync(service_of(request).store.note, visitor, "sent share", f"{server.task.epoch} {report}")
-    await service_of(request).tell()
-    return JSONResponse({"report": report}, 201)
+    report, fresh = await to_thread.run_sync(server.take, message)
+    if fresh:
+        await to_thread.run_sync(service_of(request).store.note, visitor, "sent share", f"{server.task.epoch} {report}")
+        await service_of(request).tell()
+    return JSONResponse({"report": report, "fresh": fresh}, 201 if fresh else 200)
 
 
 async def _sites(request: Request) -> Response:

@@ -17,8 +17,8 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from ..errors import InputError, UnnoiseError
-from ..guard import sync_folder
-from . import access, schema
+from ..guard import clear_leftovers, sync_folder
+from . import DATABASE, access, schema
 from .tasks import Task, check_name
 
 __all__ = ["ConflictError", "Report", "Store", "migrate", "now"]
@@ -82,7 +82,7 @@ class Store:
         self.files, self.incoming = self.folder / "files", self.folder / "incoming"
         for place in (self.folder, self.files, self.incoming):
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.engine = _engine(url or f"sqlite:///{(self.folder / 'collector.db').absolute()}")
+        self.engine = _engine(url or f"sqlite:///{(self.folder / DATABASE).absolute()}")
         self.reading = self.engine.execution_options(reading=True)
         migrate(self.engine)
 
@@ -275,7 +275,9 @@ class Store:
         return target
 
     def sweep(self) -> None:
-        """Remove uploads that were never finished, and files without a row; for the one server, before it begins."""
+        """Remove uploads and back-ups that were never finished, and files without a row; for the one server, before it
+        begins."""
+        clear_leftovers(self.folder / DATABASE)
         for upload in self.incoming.iterdir():
             upload.unlink(missing_ok=True)
         with self.reading.connect() as connection:

@@ -209,6 +209,10 @@ class Server(Guarded):
 
     def receive(self, message: bytes) -> str:
         """Take a share in and return the id of its report; the same share again changes nothing."""
+        return self.take(message)[0]
+
+    def take(self, message: bytes) -> tuple[str, bool]:
+        """Take a share in and return the id of its report, and whether it is new."""
         head, payload = unpack(message, "share")
         self._require_task(head)
         if read_text(head, "side") != self.side:
@@ -224,7 +228,7 @@ class Server(Guarded):
                 self._require_same(known, report, payload)
             else:
                 self._accept(report, payload)
-        return report.id
+        return report.id, known is None
 
     def _require_same(self, known: Report, report: Report, payload: memoryview) -> None:
         """Accept a repetition, refuse another content under a known id."""
