@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -17,10 +19,11 @@ from unnoise.engine.points import Places
 from unnoise.engine.search import average
 from unnoise.errors import ConvergenceError
 from unnoise.estimators import auto as module
-from unnoise.estimators.auto import auto, body_law, posterior_profile, whole_cells
+from unnoise.estimators.auto import auto, body_law, cell_law_of, posterior_profile, whole_cells
 from unnoise.estimators.isotonic import isotonic
 from unnoise.estimators.likelihood import likelihood
 from unnoise.estimators.paper import paper
+from unnoise.layout import Layout
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyProfile
 
@@ -131,6 +134,22 @@ def test_zeros_say_nothing_of_their_neighbours():
     counts = np.where(rng.random(1_000_000) < 0.7, 0, np.rint(rng.normal(30, 4, 1_000_000)).astype(int))
     fit = auto(noised(counts, 0.5, seed=50))
     assert fit.mass[(fit.support > 0) & (fit.support < 10)].sum() < 5e-4
+
+
+def test_items_without_a_cell_follow_the_law():
+    """Of a sample the cells tell their own roughness, that of the domain is nearer to the smooth law."""
+    rng = np.random.default_rng(8)
+    counts = rng.poisson(5, 40_000)
+    shown = counts[rng.permutation(40_000)[:4_000]]
+    layout = Layout(kind="sampled", cells=4_000, domain=40_000, rate=Fraction(1, 10), hash_seed=0)
+    sample = NoisyProfile(*np.unique(shown, return_counts=True), DiscreteLaplace(20), layout)
+    whole = NoisyProfile.from_counts(shown, epsilon=20)
+    found, cells = auto(sample), auto(whole)
+    assert np.abs(off(found, counts)[1]).sum() < 0.6 * np.abs(off(cells, counts)[1]).sum()
+    assert np.abs(found.mass * 40_000 - np.rint(found.mass * 40_000)).max() < 1e-6
+    law, step = cell_law_of(whole, None).profile(0.0)[1], cell_law_of(whole, None).profile(1.0)[1]
+    mixed = cell_law_of(whole, None).profile(0.1)
+    assert np.allclose(mixed[1][: step.size], (0.1 * step + 0.9 * law)[: mixed[1].size])
 
 
 def test_masses_are_whole_cells():

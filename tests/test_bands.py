@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+import unnoise as un
 from drawing_tools import noisy_profile
 from oracles_answers import binomial_limit, holds_between, unified_limits
 from unnoise.answers.bands import Bands, binomial_upper, bounded_normal, poisson_quantile
@@ -250,6 +251,24 @@ def test_sampled_entries_are_covered(t):
     hits = entry_hits(counts, DiscreteLaplace(1), t, 400, seed=16, items=8000, draw=lambda rng: rng.random(8000) < 0.2)
     print("coverage", hits / 400)
     assert holds_between(hits, 400, 0.93, 0.97 if t == 3 else 1.0)
+
+
+@pytest.mark.parametrize("intervals", ["robust", "model"])
+def test_what_a_sample_does_not_show_may_be_there(intervals):
+    """One item of ten has a cell, and next to no noise: of counts that no cell has, some thirty items may be unseen."""
+    sketch = un.Sketch.sampled(20_000, rate=0.1, epsilon=20)
+    sketch.update(np.repeat(np.arange(20_000), 2))
+    p = un.reconstruct(sketch.release()).with_intervals(intervals)
+    for t in (1, 3, 7, 50):
+        assert p.exactly(t).low == 0
+        assert 30 <= p.exactly(t).high <= 80
+        assert p.at_least(t).high - p.at_least(t).value >= (30 if t > 2 else 0)
+    assert p.distinct.low <= 19_970
+    every = un.Sketch.known(20_000, epsilon=20)  # where all items have cells, there is nothing else
+    every.update(np.repeat(np.arange(20_000), 2))
+    p = un.reconstruct(every.release()).with_intervals(intervals)
+    assert p.exactly(50).high <= 5
+    assert p.distinct.low >= 19_995
 
 
 @pytest.mark.statistical

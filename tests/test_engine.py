@@ -242,6 +242,18 @@ def test_covariance_without_a_prior_is_that_of_the_unbiased_estimate_less_the_it
     assert (np.diag(stiff) <= state.mass + 1e-6).all()  # with θ known, what is left is at most Poisson
 
 
+def test_covariance_of_a_sample_without_noise_or_prior_is_that_of_drawing_without_replacement():
+    share, mass = 0.2, np.array([40.0, 25.0, 20.0, 15.0])
+    noise = DiscreteLaplace(40)  # next to none
+    part = Part(np.arange(3), mass, 100, 1.0)
+    channel = FourierChannel(Blocks.covering(np.arange(5)), (part,), noise, collide=False)
+    found = covariance_of(channel, channel.at(mass), np.zeros((4, 4)), 1 / share - 1)
+    drawn = (1 - share) / share**2 * (np.diag(mass) - np.outer(mass, mass) / 100)
+    assert np.allclose(found, drawn, rtol=1e-6, atol=1e-6 * drawn.max())
+    whole = covariance_of(channel, channel.at(mass), np.zeros((4, 4)))
+    assert np.abs(whole).max() < 1e-6 * drawn.max()  # every item has a cell: nothing is left open
+
+
 def test_a_trap_is_not_certified():
     """A profile that explains 3,000 items of count 1,000 by a wide block is caught by its strain; the truth is not."""
     rng = np.random.default_rng(5)
@@ -409,7 +421,7 @@ def test_the_step_towards_the_cells_is_bayes_cell_by_cell():
     noisy = known(counts, 1.0, 2)
     law = cell_law_of(noisy, None)
     run = law.pieces[0]
-    support, plain = law.profile(stepped=False)
+    support, plain = law.profile(0.0)
     g = np.zeros(run.counts.size)
     g[support] = plain
     expected = np.zeros(g.size)
@@ -417,7 +429,7 @@ def test_the_step_towards_the_cells_is_bayes_cell_by_cell():
         joint = g * noisy.noise.pmf(value - np.arange(g.size))
         expected += cells * joint / joint.sum()
     found = np.zeros(g.size)
-    support, stepped = law.profile()
+    support, stepped = law.profile(1.0)
     found[support] = stepped
     moved = np.abs(found - g).sum()
     assert moved > 1

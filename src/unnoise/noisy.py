@@ -147,6 +147,11 @@ class NoisyProfile:
             raise InputError(f"the tally must add up to cells={self.layout.cells}, got {self.cells}")
 
     @property
+    def items(self) -> int:
+        """Number of items that the cells tell of: the whole domain of a sample, else one to a cell."""
+        return self.layout.domain if self.layout.kind == "sampled" and self.layout.domain else self.cells
+
+    @property
     def fractions(self) -> Floats:
         """y: the share of cells at each of ``values``."""
         return np.asarray(self.tally / self.cells)

@@ -26,12 +26,15 @@ has log-concave tails for ρ ≥ 1), so N is at least the number of cells that s
 window widths share the error probability ``GUARD``.
 
 With a sampled sketch each item of the domain has a cell with probability r, so q becomes r·q, and the normal part
-adds the sampling variance of a finite population.
+adds the sampling variance of a finite population. What none of the cells show may be there all the same, so the limits
+are also Wilson's [3]_: all numbers N of D items with (N − N̂)² ≤ z²·(V + N·(1 − N/D)·(1 − r)/r), V the variance of N̂ by
+the noise.
 
 .. [1] G. J. Feldman, R. D. Cousins, "Unified approach to the classical statistical analysis of small signals",
    Phys. Rev. D 57 (1998) 3873.
 .. [2] V. Chernozhukov, I. Fernández-Val, A. Galichon, "Improving point and interval estimators of monotone functions by
    rearrangement", Biometrika 96 (2009) 559.
+.. [3] E. B. Wilson, "Probable inference, the law of succession, and statistical inference", JASA 22 (1927) 209.
 """
 
 from __future__ import annotations
@@ -118,6 +121,19 @@ def _acceptance(level: float) -> tuple[Floats, Floats, Floats]:
     return mu, mu / 2 - s * s / (2 * mu), mu + s
 
 
+def sampled_limits(estimate: Floats, variance: Floats, rate: float, items: int, level: float) -> tuple[Floats, Floats]:
+    """Return Wilson's limits for the number of items in a band, of all of which a share ``rate`` has cells.
+
+    >>> least, most = sampled_limits(np.array([0.0, 100.0]), np.zeros(2), 0.1, 1000, 0.95)
+    >>> least.round().tolist(), most.round().tolist()
+    ([0.0, 57.0], [33.0, 170.0])
+    """
+    squared, near, drawn = float(special.ndtri((1 + level) / 2)) ** 2, estimate.clip(0, items), 1 / rate - 1
+    middle, scale = near + squared * drawn / 2, 1 + squared * drawn / items
+    half = np.sqrt(middle**2 - scale * (near**2 - squared * variance))
+    return ((middle - half) / scale).clip(0, items), ((middle + half) / scale).clip(0, items)
+
+
 def binomial_upper(successes: Floats, q: float, alpha: float) -> Floats:
     """Return the largest n with P(Binomial(n, q) ≤ successes) > alpha.
 
@@ -171,6 +187,9 @@ class Bands:
             if (entry := lo == hi).any():
                 miss = min(ALLOWANCE * (1 - level), 1 - level / 2)
                 low[entry], high[entry] = bounded_normal(estimate[entry], stderr[entry], self.items, 1 - miss)
+            if self.rate < 1:
+                least, most = sampled_limits(estimate, variance / self.rate**2, self.rate, self.items, level)
+                low, high = np.minimum(low, least), np.maximum(high, most)
             return Limits(estimate, stderr, *self._dominated(lo, hi, low, high, GUARD * (1 - level) / 2))
 
     def consistent(self, lo: Int64, hi: Int64, level: float) -> Limits:

@@ -170,8 +170,7 @@ class Profile:
     @property
     def items(self) -> float:
         """Number of items the fractions are shares of: the domain (known, sampled)."""
-        layout = self.noisy.layout
-        return layout.domain if layout.kind == "sampled" and layout.domain else self.noisy.cells
+        return self.noisy.items
 
     @property
     def fractions(self) -> Floats:

@@ -8,6 +8,10 @@ precision, the items that *are* there, given the cells, have mean M(θ̂), one E
 D − J is the missing information [1]_, the scatter of the items for given θ; dM/dθ = D − J carries the doubt about θ.
 Without a prior A = J and C = D·J⁻¹·D − D: the variance of the unbiased estimate less the Poisson one of the items.
 
+**A sample.** Where to each of n items with a cell there are q without one, these follow the law: M + q·N are expected of
+all, and dM/dθ and the scatter for given θ both grow by q·(D − N·Nᵀ/n). Without prior and noise (J = D) the covariance is
+then q·(1 + q)·(D − N·Nᵀ/n), that of drawing without replacement.
+
 **What the cells alone leave open** is the same under a prior that joins no two counts: each θ by itself is ± JUMP about
 where the search began (a few steps of EM: towards the cells, and not yet rough). It is taken at the mode under that
 prior. A few points or a stiff walk are as certain as they are simple: where the noise would hide other laws as well,
@@ -94,8 +98,11 @@ def limited_slopes(x: Floats, y: Floats) -> Floats:
     return np.where(to_left * to_right > 0, np.sign(central) * least, 0.0)
 
 
-def posterior(search: Search, start: Callable[[FourierChannel], Floats]) -> Posterior:
-    """Average the models of a Fourier channel by evidence; ``start`` returns θ where a search of a channel begins."""
+def posterior(search: Search, start: Callable[[FourierChannel], Floats], others: float = 0.0) -> Posterior:
+    """Average the models of a Fourier channel by evidence; ``start`` returns θ where a search of a channel begins.
+
+    others : items without a cell for each that has one; they follow the law
+    """
     models = sorted(search.models, key=lambda model: -model.score)
     whole: Any = search.channel
     every: list[Any] = [model.channel for model in models]
@@ -110,9 +117,9 @@ def posterior(search: Search, start: Callable[[FourierChannel], Floats]) -> Post
         place = np.concatenate([np.arange(own.blocks.covered), channel.blocks.covered + beside])
         state = own.at(model.mass)
         laws[i, place] = state.mass
-        means[i, place] = state.mass * own.step(state)
+        means[i, place] = state.mass * (own.step(state) + others)
         precision = own.hold(model.prior.bands)
-        covariance[np.ix_(place, place)] += weight[i] * covariance_of(own, state, precision)
+        covariance[np.ix_(place, place)] += weight[i] * covariance_of(own, state, precision, others)
     mean = np.asarray(weight @ means)
     covariance += (weight[:, None] * (means - mean)).T @ (means - mean)
     order, law = np.argsort(channel.blocks.centres, kind="stable"), np.zeros(size)
@@ -120,16 +127,18 @@ def posterior(search: Search, start: Callable[[FourierChannel], Floats]) -> Post
         laws[:, order], weight, [model.family is None for model in models]
     )
     state = channel.at(np.maximum(law, 1e-300))
-    alone, vague = _alone(channel, start(channel))
+    alone, vague = _alone(channel, start(channel), others)
     named = [(model.name, float(w)) for model, w in zip(models, weight)]
-    return Posterior(channel, law, mean, covariance, alone, vague, channel.alone(state), named)
+    return Posterior(channel, law, mean, covariance, alone, vague, channel.alone(state) * (1 + others) ** 2, named)
 
 
-def covariance_of(channel: FourierChannel, state: SeenRows, prior: Floats) -> Floats:
-    """(D − J) + (D − J)·A⁻¹·(D − J)."""
+def covariance_of(channel: FourierChannel, state: SeenRows, prior: Floats, others: float = 0.0) -> Floats:
+    """Q + Q·A⁻¹·Q, Q = D − J + q·(D − N·Nᵀ/n) where to each of n items with a cell there are q without one."""
     information = channel.information(state)
     missing = -information
-    np.einsum("ii->i", missing)[:] += state.mass
+    np.einsum("ii->i", missing)[:] += (1 + others) * state.mass
+    if others:
+        missing -= np.outer(state.mass, state.mass) * (others / state.mass.sum())
     precision = prior + information
     scale = 1 / np.sqrt(np.diag(precision))
     precision *= np.outer(scale, scale)
@@ -144,10 +153,11 @@ def covariance_of(channel: FourierChannel, state: SeenRows, prior: Floats) -> Fl
     return np.asarray(missing + half.T @ half)
 
 
-def _alone(channel: FourierChannel, start: Floats) -> tuple[Floats, Floats]:
+def _alone(channel: FourierChannel, start: Floats, others: float) -> tuple[Floats, Floats]:
     """Return mean and covariance of the items by the cells alone: each θ is ± JUMP about its start, by itself."""
     walk = Walk(start, np.zeros(start.size, dtype=np.int64), 2, level=start)
     prior = Prior(walk, np.full(start.size, JUMP**-2))
     mode = find_mode(channel, prior, start)
     state = channel.at(channel.widths * np.exp(mode.theta))
-    return state.mass * channel.step(state), covariance_of(channel, state, np.diag(prior.precision))
+    covariance = covariance_of(channel, state, np.diag(prior.precision), others)
+    return state.mass * (channel.step(state) + others), covariance

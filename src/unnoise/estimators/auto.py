@@ -19,9 +19,9 @@ Where one noise leaves no body, or no model converged, the answer is ``likelihoo
 maximum-likelihood profile has its masses. *Several*: each run by itself through the Fourier channel, counts taken from
 the run's first, in blocks: single counts at first and then as wide as half the noise, or wider so that there are at
 most MOST_BLOCKS. That channel also serves intervals by the model at any power: one run of counts from 0 upwards, which
-ends where cells become so sparse that each is seen by itself; the cells above it are only numbered. A sampled sketch
-sees a share s of the items: what it says of its cells is scaled up by 1/s, and the variance of sampling without
-replacement, (1 − s)/s²·(diag N − N·Nᵀ/m) for N of m cells, is added.
+ends where cells become so sparse that each is seen by itself; the cells above it are only numbered. Of a
+sampled domain a share s of the items has a cell: only these take the step towards the cells, the others follow the law,
+N/s − N of them for N cells, in profile and intervals.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ def auto(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
         return _fallback(
             noisy, bound, "the cells are too few, too far apart or spread over too long a range, or no model converged"
         )
-    support, cells = law.profile()
-    mass = whole_cells(cells / noisy.cells, noisy.cells)
+    support, cells = law.profile(noisy.cells / noisy.items)
+    mass = whole_cells(cells / noisy.cells, noisy.items)
     kept = mass > 0
     reason = None if law.pieces else "the cells are too few or too far apart: they are taken as they are"
     notes = {"power": str(noisy.noise.power), **law.describe(), "fallback": reason}
@@ -129,19 +129,19 @@ def smooth(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
             f"smooth must have at least 8 cells close together, half of such within 32,768 counts, and a model that "
             f"converges, got {noisy.cells} cells too far apart, spread too far or too rough: use method='isotonic'"
         )
-    support, cells = law.profile(stepped=False)
+    support, cells = law.profile(0.0)
     return Fit(support, cells / cells.sum(), "smooth", {"power": str(noisy.noise.power), **law.describe()})
 
 
-def whole_cells(mass: Floats, cells: int) -> Floats:
-    """Round the cumulative curve to whole cells.
+def whole_cells(mass: Floats, items: int) -> Floats:
+    """Round the cumulative curve to whole items, of which every one has a cell or, in a sample, might have.
 
     >>> whole_cells(np.array([0.26, 0.5, 0.24]), 4).tolist()
     [0.25, 0.5, 0.25]
     """
-    curve = np.rint(np.cumsum(mass) * cells)
-    curve[-1] = cells
-    return np.asarray(np.diff(np.minimum(curve, cells), prepend=0.0) / cells)
+    curve = np.rint(np.cumsum(mass) * items)
+    curve[-1] = items
+    return np.asarray(np.diff(np.minimum(curve, items), prepend=0.0) / items)
 
 
 def _fallback(noisy: NoisyProfile, bound: int | None, reason: str) -> Fit:
@@ -183,10 +183,14 @@ class KnownCells:
     far_values: Int64
     far_tally: Int64
 
-    def profile(self, *, stepped: bool = True) -> tuple[Int64, Floats]:
-        """Return counts and the number of cells at each: the averaged law of every piece, one step of EM from it."""
+    def profile(self, share: float) -> tuple[Int64, Floats]:
+        """Return counts and the number of cells at each, or of items for as many: ``share`` of the items has a cell.
+
+        Of these the cells tell more than the averaged law of a piece, by one step of EM; all others follow the law.
+        """
         counts = [self.far_values, *(piece.counts for piece in self.pieces)]
-        cells = [self.far_tally.astype(float), *(piece.stepped if stepped else piece.law for piece in self.pieces)]
+        told = [share * piece.stepped + (1 - share) * piece.law for piece in self.pieces]
+        cells = [self.far_tally.astype(float), *told]
         support, where = np.unique(np.concatenate(counts), return_inverse=True)
         numbers = np.bincount(where, weights=np.concatenate(cells), minlength=support.size)
         keep = numbers > 0
@@ -328,7 +332,7 @@ def _fit_run(
     search = find_models(channels, starts, float(cells), counts, places)
     if search.best is None:
         return None
-    found = posterior(search, lambda each: _start(each, cells))
+    found = posterior(search, lambda each: _start(each, cells), noisy.items / noisy.cells - 1)
     law = found.per_count(0, top)
     stepped = _stepped(law, part, noise)
     law, stepped = law * (cells / law.sum()), stepped * (cells / stepped.sum())
@@ -388,14 +392,13 @@ class KnownLaw:
 @one_thread
 def known_law(noisy: NoisyProfile, max_count: int | None = None) -> KnownLaw | None:
     """Return the posterior of the items of a domain; None where no model converged."""
-    items = noisy.layout.domain if noisy.layout.kind == "sampled" and noisy.layout.domain else noisy.cells
     last = _last(noisy) if max_count is None else min(_last(noisy), max_count)
     run = fit_run(noisy, 0, last, max_count, (*likely_strides(noisy.values, noisy.tally, noisy.noise), 1))
     if run is None or run.posterior is None:
         return None
-    share = noisy.cells / items
+    share = noisy.cells / noisy.items
     above = float(noisy.cells - run.cells) / share
-    return KnownLaw(_scaled_up(run.posterior, share, run.cells), run.counts.size - 1, share, above)
+    return KnownLaw(run.posterior, run.counts.size - 1, share, above)
 
 
 def _last(noisy: NoisyProfile) -> int:
@@ -403,14 +406,3 @@ def _last(noisy: NoisyProfile) -> int:
     runs = dense_runs(*noisy.folded(), window_of(noisy.noise))
     longest = max(FURTHEST, noisy.noise.reach(1e-4))
     return max(3, int(np.minimum(runs[runs[:, 0] <= longest, 1], longest).max(initial=0)))
-
-
-def _scaled_up(found: Posterior, share: float, cells: int) -> Posterior:
-    """From the cells to the items of the domain."""
-    if share == 1:
-        return found
-    sampling = (1 - share) / share**2 * (np.diag(found.mean) - np.outer(found.mean, found.mean) / cells)
-    return replace(
-        found, mean=found.mean / share, covariance=found.covariance / share**2 + sampling,
-        alone=found.alone / share, vague=found.vague / share**2 + sampling, hidden=found.hidden / share**2,
-    )  # fmt: skip

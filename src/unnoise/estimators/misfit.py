@@ -60,7 +60,7 @@ def misfit(noisy: NoisyProfile, *, max_count: int | None = None, draws: int = 39
     needs = f"misfit must have cells close together and models that converge, got {noisy!r}"
     if not found.pieces:
         raise ConvergenceError(needs)
-    support, cells = found.profile(stepped=False)
+    support, cells = found.profile(0.0)
     law = cells / cells.sum()
     gap = _gap(noisy, bound, support, law)
     if gap is None:
