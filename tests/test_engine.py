@@ -249,9 +249,9 @@ def test_covariance_of_a_sample_without_noise_or_prior_is_that_of_drawing_withou
     channel = FourierChannel(Blocks.covering(np.arange(5)), (part,), noise, collide=False)
     found = covariance_of(channel, channel.at(mass), np.zeros((4, 4)), 1 / share - 1)
     drawn = (1 - share) / share**2 * (np.diag(mass) - np.outer(mass, mass) / 100)
-    assert np.allclose(found, drawn, rtol=1e-6, atol=1e-6 * drawn.max())
+    assert np.allclose(found, drawn, rtol=2e-3)  # all but the background of a hundredth of a cell
     whole = covariance_of(channel, channel.at(mass), np.zeros((4, 4)))
-    assert np.abs(whole).max() < 1e-6 * drawn.max()  # every item has a cell: nothing is left open
+    assert np.abs(whole).max() < 2e-3 * drawn.max()  # every item has a cell: nothing is left open
 
 
 def test_a_trap_is_not_certified():

@@ -8,9 +8,9 @@ precision, the items that *are* there, given the cells, have mean M(θ̂), one E
 D − J is the missing information [1]_, the scatter of the items for given θ; dM/dθ = D − J carries the doubt about θ.
 Without a prior A = J and C = D·J⁻¹·D − D: the variance of the unbiased estimate less the Poisson one of the items.
 
-**A sample.** Where to each of n items with a cell there are q without one, these follow the law: M + q·N are expected of
-all, and dM/dθ and the scatter for given θ both grow by q·(D − N·Nᵀ/n). Without prior and noise (J = D) the covariance is
-then q·(1 + q)·(D − N·Nᵀ/n), that of drawing without replacement.
+**A sample.** Where to each of n items with a cell there are q without one, these follow the law: M + q·N are expected
+of all, and dM/dθ and the scatter for given θ both grow by q·(D − N·Nᵀ/n). Without prior and noise (J = D) the
+covariance is then q·(1 + q)·(D − N·Nᵀ/n), that of drawing without replacement.
 
 **What the cells alone leave open** is the same under a prior that joins no two counts: each θ by itself is ± JUMP about
 where the search began (a few steps of EM: towards the cells, and not yet rough). It is taken at the mode under that
