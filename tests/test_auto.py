@@ -152,6 +152,17 @@ def test_items_without_a_cell_follow_the_law():
     assert np.allclose(mixed[1][: step.size], (0.1 * step + 0.9 * law)[: mixed[1].size])
 
 
+@pytest.mark.parametrize("places", [(0, 9), (0, 3, 17), (1, 12), (0, 1, 10)])
+def test_runs_too_short_for_a_step_are_told(places):
+    """Seven cells of ten at one count, the others at a cap, and next to no noise: no walk has a step there."""
+    counts = np.repeat(places, [7_000, *[3_000 // (len(places) - 1)] * (len(places) - 1)])
+    for epsilon in (5, 10, 20):
+        noisy = NoisyProfile.from_counts(noised(counts, epsilon, 1), epsilon=epsilon)
+        for bound in (None, max(places)):
+            gap = np.abs(off(auto(noisy, max_count=bound), counts)[1]).sum()
+            assert gap < 0.02
+
+
 def test_masses_are_whole_cells():
     fit = auto(noised(np.random.default_rng(0).poisson(5, 5000), 1))
     assert np.allclose(fit.mass * 5000, np.rint(fit.mass * 5000), atol=1e-6)

@@ -349,7 +349,8 @@ class Family:
         """The walk over a grid whose runs begin around ``level``, with strengths λ in decades; a head frees 0.
 
         From a walk as good as straight to one with a step as free as JUMP: a walk of precision λ strays by √(X³/3λ)
-        over a length X (order 2), or by √(X⁵/20λ) (order 3). The first to be tried is the one that strays by JUMP.
+        over a length X (order 2), or by √(X⁵/20λ) (order 3). The first to be tried is the one that strays by JUMP. Where
+        runs are too short for a step, λ says nothing, and one of them is tried.
         """
         t, position = grid.counts, grid.position
         if head and grid.counts[0] == 0:
@@ -367,9 +368,9 @@ class Family:
         strays = length ** (2 * self.order - 1) / (3 if self.order == 2 else 20)
         steps = walk.steps[: grid.walked]
         rise = np.broadcast_to(rise, t.shape)[: grid.walked]
-        spread = walk.spread[: grid.walked][steps]
+        spread = walk.spread[: grid.walked][steps] if steps.any() else np.ones(1)
         stiffest = min(strays / STRAIGHT**2 / float(np.median(rise)), STIFFEST / float(spread.min()))
-        loosest = 1 / (JUMP**2 * float((rise[steps] * spread).min()))
+        loosest = 1 / (JUMP**2 * float((rise[steps] * spread).min())) if steps.any() else stiffest
         rungs = max(1, math.ceil(math.log10(max(stiffest / loosest, 1.0))))
         strengths = stiffest * 10.0 ** -np.arange(rungs + 1)
         usual = int(np.abs(np.log(strengths * float(np.median(rise)) / max(strays / JUMP**2, 1e-300))).argmin())
