@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FORMATS", "LINE", "QUERY", "Dialect", "Format", "Location", "as_text", "brief", "collect_batches",
     "column_of_counts", "column_of_integers", "compression_of", "expand", "format_of", "item_column", "no_rows",
-    "open_bytes", "require_columns", "require_once", "uuid_columns", "uuid_text",
+    "open_bytes", "require_columns", "require_once", "uuid_columns", "uuid_text", "viewed_batches",
 ]  # fmt: skip
 
 Location = Path | str
@@ -223,6 +223,24 @@ def collect_batches(lazy: pl.LazyFrame, chunk: int, *, whole_rows: bool) -> Iter
         options = pl.QueryOptFlags(projection_pushdown=not whole_rows)
         found = lazy.collect_batches(chunk_size=chunk, maintain_order=True, optimizations=options)
     yield from found
+
+
+def viewed_batches(where: Location | None, format: str, names: Sequence[str]) -> Iterator[pl.DataFrame] | None:
+    """Return batches of an Arrow file by Arrow itself where a column is a view: polars may lose all its rows."""
+    import polars as pl
+    import pyarrow as pa
+
+    schema = _arrow_schema(where, format) if format == "arrow" and isinstance(where, Path) else None
+    if schema is None or not any(str(schema.field(name).type).endswith("_view") for name in names):
+        return None
+    options = pa.ipc.IpcReadOptions(included_fields=[schema.get_field_index(name) for name in names])
+
+    def batches() -> Iterator[pl.DataFrame]:
+        with pa.ipc.open_file(where, options=options) as file:
+            for place in range(file.num_record_batches):
+                yield pl.DataFrame(pl.from_arrow(file.get_batch(place))).select(names)
+
+    return batches()
 
 
 def expand(name: str) -> list[Location]:
