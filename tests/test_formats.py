@@ -457,3 +457,9 @@ def test_views_of_short_texts_in_arrow_are_all_read(tmp_path: Path, compression:
     feather.write_feather(pa.table({"n": range(1000), "x": column}), path, compression=compression, chunksize=300)
     found = rows(open_source([path]))
     assert (len(found), len(set(found))) == (1000, 2)
+
+
+def test_a_long_list_of_columns_says_that_there_are_more(tmp_path: Path) -> None:
+    pl.DataFrame({f"c{place}": [1] for place in range(13)}).write_parquet(tmp_path / "wide.parquet")
+    wanted = Wanted(columns=("other",))
+    assert fault(lambda: rows(open_source([tmp_path / "wide.parquet"]), wanted)).endswith("c10, c11, …")

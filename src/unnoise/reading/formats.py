@@ -285,12 +285,13 @@ def require_columns(label: str, wanted: Sequence[str], have: Sequence[str]) -> N
     """Refuse a missing column, naming the ones that come close, and one that is there twice (polars renames those)."""
     for name in wanted:
         if list(have).count(name) > 1 or f"{name}_duplicated_0" in have:
-            raise InputError(f"{label}: column {name!r} must be there once, got several of this name")
+            raise InputError(f"{label}: column {name!r} must be there once, got several of this name; rename one")
         if name not in have:
             near = difflib.get_close_matches(name, have, 3, 0.5) or [
                 other for other in have if other.lower().strip() == name.lower().strip()
             ]
-            hint = f"did you mean {' or '.join(near)}?" if near else f"there is {', '.join(list(have)[:12])}"
+            more = ", …" if len(have) > 12 else ""
+            hint = f"did you mean {' or '.join(near)}?" if near else f"there is {', '.join(list(have)[:12])}{more}"
             raise InputError(f"{label}: no column {name!r}; {_other_delimiter(have) or hint}")
 
 
