@@ -444,3 +444,22 @@ def test_an_interval_beside_the_items_does_no_harm(tmp_path: Path) -> None:
     assert rows(open_source([path]), X) == ["a"]
     wanted = Wanted(columns=("stay",))
     assert "stay must hold text or integers, got Duration" in fault(lambda: rows(open_source([path]), wanted))
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4", "uncompressed"])
+@pytest.mark.parametrize("kind", ["string_view", "binary_view"])
+def test_views_of_short_texts_in_arrow_are_all_read(tmp_path: Path, compression: str, kind: str) -> None:
+    """polars fails at the compressed ones in a thread of its own, and went on as if there were no rows."""
+    from pyarrow import feather
+
+    path = tmp_path / "views.arrow"
+    column = pa.array([b"u1", b"u2"] * 500, getattr(pa, kind)())
+    feather.write_feather(pa.table({"n": range(1000), "x": column}), path, compression=compression, chunksize=300)
+    found = rows(open_source([path]))
+    assert (len(found), len(set(found))) == (1000, 2)
+
+
+def test_a_long_list_of_columns_says_that_there_are_more(tmp_path: Path) -> None:
+    pl.DataFrame({f"c{place}": [1] for place in range(13)}).write_parquet(tmp_path / "wide.parquet")
+    wanted = Wanted(columns=("other",))
+    assert fault(lambda: rows(open_source([tmp_path / "wide.parquet"]), wanted)).endswith("c10, c11, …")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FORMATS", "LINE", "QUERY", "Dialect", "Format", "Location", "as_text", "brief", "collect_batches",
     "column_of_counts", "column_of_integers", "compression_of", "expand", "format_of", "item_column", "no_rows",
-    "open_bytes", "require_columns", "require_once", "uuid_columns", "uuid_text",
+    "open_bytes", "require_columns", "require_once", "uuid_columns", "uuid_text", "viewed_batches",
 ]  # fmt: skip
 
 Location = Path | str
@@ -225,6 +225,24 @@ def collect_batches(lazy: pl.LazyFrame, chunk: int, *, whole_rows: bool) -> Iter
     yield from found
 
 
+def viewed_batches(where: Location | None, format: str, names: Sequence[str]) -> Iterator[pl.DataFrame] | None:
+    """Return batches of an Arrow file by Arrow itself where a column is a view: polars may lose all its rows."""
+    import polars as pl
+    import pyarrow as pa
+
+    schema = _arrow_schema(where, format) if format == "arrow" and isinstance(where, Path) else None
+    if schema is None or not any(str(schema.field(name).type).endswith("_view") for name in names):
+        return None
+    options = pa.ipc.IpcReadOptions(included_fields=[schema.get_field_index(name) for name in names])
+
+    def batches() -> Iterator[pl.DataFrame]:
+        with pa.ipc.open_file(where, options=options) as file:
+            for place in range(file.num_record_batches):
+                yield pl.DataFrame(pl.from_arrow(file.get_batch(place))).select(names)
+
+    return batches()
+
+
 def expand(name: str) -> list[Location]:
     """Return the files behind a path or glob, in order of their names; an address stands for itself."""
     scheme, sign, _ = name.partition("://")
@@ -267,12 +285,13 @@ def require_columns(label: str, wanted: Sequence[str], have: Sequence[str]) -> N
     """Refuse a missing column, naming the ones that come close, and one that is there twice (polars renames those)."""
     for name in wanted:
         if list(have).count(name) > 1 or f"{name}_duplicated_0" in have:
-            raise InputError(f"{label}: column {name!r} must be there once, got several of this name")
+            raise InputError(f"{label}: column {name!r} must be there once, got several of this name; rename one")
         if name not in have:
             near = difflib.get_close_matches(name, have, 3, 0.5) or [
                 other for other in have if other.lower().strip() == name.lower().strip()
             ]
-            hint = f"did you mean {' or '.join(near)}?" if near else f"there is {', '.join(list(have)[:12])}"
+            more = ", …" if len(have) > 12 else ""
+            hint = f"did you mean {' or '.join(near)}?" if near else f"there is {', '.join(list(have)[:12])}{more}"
             raise InputError(f"{label}: no column {name!r}; {_other_delimiter(have) or hint}")
 
 

@@ -46,6 +46,7 @@ from .formats import (
     require_once,
     uuid_columns,
     uuid_text,
+    viewed_batches,
 )
 from .streams import Wants, frequency_pairs
 
@@ -231,8 +232,9 @@ class Source:
             else:
                 lazy = self._lazy(where, wanted)
                 require_columns(label, names, lazy.collect_schema().names())
-                found = collect_batches(lazy.select(names), chunk, whole_rows=not kind.typed)
                 texts = uuid_columns(where, kind.name, names) if kind.typed else []
+                viewed = None if texts else viewed_batches(where, kind.name, names)
+                found = viewed or collect_batches(lazy.select(names), chunk, whole_rows=not kind.typed)
                 found = (frame.with_columns(map(uuid_text, texts)) for frame in found) if texts else found
         with _readable(self, where, rows=True):
             for frame in found:
