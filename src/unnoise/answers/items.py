@@ -67,11 +67,13 @@ class ItemProfile(ModelledProfile):
 
     number : estimated number of distinct items, which ``mass`` is a share of
     uncalibrated : items at each count of the support before they were made to add up to ``total``
+    occurrences : the sum of all cells, at least 0
     """
 
     number: float = 0.0
     given_law: ItemLaw | None = field(default=None, repr=False)
     uncalibrated: Floats | None = field(default=None, repr=False)
+    occurrences: float = 0.0
 
     @property
     def items(self) -> float:
@@ -111,7 +113,7 @@ class ItemProfile(ModelledProfile):
     @property
     def total(self) -> Estimate:
         """Σ h, the number of occurrences: the sum of all cells, whatever collides."""
-        value = total_of(self.noisy)
+        value = self.occurrences
 
         def at(level: float) -> Estimate:
             found = sum_limits(self.noisy, identity, level, items=self.noisy.cells)
@@ -141,11 +143,6 @@ def item_profile(
     support, items = decompound(fit, noisy)
     notes = {**fit.diagnostics, "load": float(items.sum()) / noisy.cells}
     return _wrap(support, items, method, noisy, {**notes, **(diagnostics or {})}, None, max_count)
-
-
-def total_of(noisy: NoisyProfile) -> float:
-    """Return the sum of all cells, at least 0."""
-    return max(0.0, float(noisy.values.astype(float) @ noisy.tally))
 
 
 def _with_giants(
@@ -216,14 +213,14 @@ def _wrap(
     max_count: int | None,
 ) -> ItemProfile:
     """Turn item numbers into shares, with notices; an empty sketch has all its (no) items at count 1."""
-    total = total_of(noisy)
+    total = max(0.0, float(noisy.values.astype(float) @ noisy.tally))
     if law is not None and max_count is None and len(law.used) < noisy.layout.levels:
         support, items = _with_giants(support, items, total, noisy, law)
     before, items = items, _calibrated(support, items, total)
     number = float(items.sum())
     if total == 0 or number == 0:
         support, items, number, before = np.ones(1, dtype=np.int64), np.ones(1), 0.0, np.zeros(1)
-    profile = ItemProfile(support, items / items.sum(), method, noisy, notes, max_count, number, law, before)
+    profile = ItemProfile(support, items / items.sum(), method, noisy, notes, max_count, number, law, before, total)
     if law is None:
         return profile
     found, distinct, load = [], profile.distinct, float(notes["load"])
