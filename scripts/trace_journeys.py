@@ -75,6 +75,7 @@ def file_to_page(folder: Path) -> Callable[[], object]:
     from unnoise.cli import app
     from unnoise.cli._app import ORDER
 
+    os.environ.pop("UNNOISE_LEDGER", None)  # the tests do without a ledger, people do not
     path = _visits(folder)
     with_sketch = ["--sketch"] if "--sketch" in _options("profile") else []
     words = ["profile", str(path), "-c", "user", "-e", "1", "--cells", "2^12", *with_sketch]

@@ -157,7 +157,7 @@ def test_runs_too_short_for_a_step_are_told(places):
     """Seven cells of ten at one count, the others at a cap, and next to no noise: no walk has a step there."""
     counts = np.repeat(places, [7_000, *[3_000 // (len(places) - 1)] * (len(places) - 1)])
     for epsilon in (5, 10, 20):
-        noisy = NoisyProfile.from_counts(noised(counts, epsilon, 1), epsilon=epsilon)
+        noisy = noised(counts, epsilon, 1)
         for bound in (None, max(places)):
             gap = np.abs(off(auto(noisy, max_count=bound), counts)[1]).sum()
             assert gap < 0.02
