@@ -457,6 +457,8 @@ def test_views_of_short_texts_in_arrow_are_all_read(tmp_path: Path, compression:
     feather.write_feather(pa.table({"n": range(1000), "x": column}), path, compression=compression, chunksize=300)
     found = rows(open_source([path]))
     assert (len(found), len(set(found))) == (1000, 2)
+    queried = rows(open_source([path], sql="SELECT x FROM data WHERE n >= 400"))
+    assert (len(queried), set(queried)) == (600, set(found))
 
 
 def test_a_long_list_of_columns_says_that_there_are_more(tmp_path: Path) -> None:

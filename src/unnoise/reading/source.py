@@ -257,12 +257,17 @@ class Source:
 
         tables = []
         for place in self.places if where is None else (where,):
-            scan = (self._queried(place) if where is None else self.kind).scan
+            kind = self._queried(place) if where is None else self.kind
+            scan = kind.scan
             if scan is None or compression_of(place) == "bz2":
                 raise InputError(
                     f"{place}: a file of this kind cannot be queried; leave out --sql or decompress it first"
                 )
-            tables.append(scan(place, self.dialect, None if wanted is None or where is None else wanted.names))
+            table = scan(place, self.dialect, None if wanted is None or where is None else wanted.names)
+            if where is None and kind.name == "arrow":  # a query has them in memory where polars might lose them
+                viewed = list(viewed_batches(place, kind.name, table.collect_schema().names()) or ())
+                table = pl.concat(viewed).lazy() if viewed else table
+            tables.append(table)
         if where is not None:
             return tables[0]
         with pl.SQLContext({"data": pl.concat(tables)}) as context:
