@@ -349,8 +349,8 @@ class Family:
         """The walk over a grid whose runs begin around ``level``, with strengths λ in decades; a head frees 0.
 
         From a walk as good as straight to one with a step as free as JUMP: a walk of precision λ strays by √(X³/3λ)
-        over a length X (order 2), or by √(X⁵/20λ) (order 3). The first to be tried is the one that strays by JUMP. Where
-        runs are too short for a step, λ says nothing, and one of them is tried.
+        over a length X (order 2), or by √(X⁵/20λ) (order 3). The first to be tried is the one that strays by JUMP.
+        Where runs are too short for a step, λ says nothing, and one of them is tried.
         """
         t, position = grid.counts, grid.position
         if head and grid.counts[0] == 0:
