@@ -16,7 +16,8 @@ from _rules import FARTHEST, broken, check, draw
 
 from unnoise.answers.reconstruct import reconstruct
 
-PIECE = 50
+PIECE, SEVERAL = 50, 10
+"""Runs to a piece, and items that a profile must have at least for fifty times as many to be beyond doubt."""
 
 
 def piece(seed: int, number: int, runs: int, most: int) -> dict[str, Any]:
@@ -44,6 +45,7 @@ def controls(seed: int, wanted: int) -> dict[str, int]:
             number += 1
             case = draw(np.random.default_rng([seed, number]), 10)
             suits = case.kind == "hashed" and case.shape == "smooth" and case.power <= 3 and case.epsilon >= 1
+            suits = suits and case.truth.size >= SEVERAL
             profile = reconstruct(case.noisy) if suits else None
         doubled = broken(case, replace(profile, number=2 * profile.number))
         elsewhere = broken(replace(case, truth=np.repeat(case.truth, 50)), profile)

@@ -13,6 +13,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "benchmarks.md"
 IMAGES = ROOT / "docs" / "img"
 
+SERIES = (("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "D"), ("#cc79a7", "^"), ("#4b5563", "P"))
+"""Colours that colour-blind people tell apart (Okabe and Ito, 2008), each with a marker of its own."""
+
 
 def machine(*packages: str) -> str:
     """One line that says where a result comes from."""

@@ -242,11 +242,12 @@ def picture(all_results: dict[tuple[str, float], dict[str, Result]]) -> None:
                 ours, x, text = name in OURS, list(TRUST).index(model), max(means[name], text + gap)
                 colour = "#0b7a75" if ours else "#8a8f98"
                 axis.plot(x, math.exp(means[name]), "D" if ours else "o", color=colour, markersize=8 if ours else 6)
-                axis.annotate(name, (x + 0.09, math.exp(text)), va="center", fontsize=8,
-                              color="#0b7a75" if ours else "#444", fontweight="bold" if ours else "normal")
-        axis.set_xlim(-0.3, 2.7)
+                axis.plot([x, x + 0.11, x + 0.14], np.exp([means[name], text, text]), color="#b9bec6", lw=0.7, zorder=1)
+                axis.annotate(name, (x + 0.16, math.exp(text)), va="center", fontsize=9,
+                              color="#0b7a75" if ours else "#333", fontweight="bold" if ours else "normal")
+        axis.set_xlim(-0.3, 2.8)
         who = ("a holder\nof all rows", "a process,\nnot its memory", "nobody\nbut the site")
-        axis.set_xticks(range(3), [f"{m}: trusts\n{w}" for m, w in zip(TRUST, who)], fontsize=8)
+        axis.set_xticks(range(3), [f"{m}: trusts\n{w}" for m, w in zip(TRUST, who)], fontsize=9)
         axis.set_title(f"{metric}, geometric mean over {len(all_results)} rows", loc="left", fontsize=10)
         axis.grid(True, axis="y", color="#e5e7eb")
         for side in ("top", "right"):

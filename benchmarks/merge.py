@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-from _report import IMAGES, machine, write_section
+from _report import IMAGES, SERIES, machine, write_section
 from _wfa import FREQUENCY, MOST_FREQUENT, PUBLISHED, REACH, SETS, Scenario, histogram, shuffle_distance
 
 import unnoise as un
@@ -218,26 +218,26 @@ def least_error(frequencies: np.ndarray, most: int, power: int) -> float:
 
 
 def plot(errors: dict[str, dict[int, float]]) -> None:
-    """Error of reach against k; a tick on the 5 % line is where vector-of-counts stops."""
+    """Error of reach against k; a triangle on the 5 % line is where vector-of-counts stops."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(7.5, 4.2), layout="constrained")
+    figure, axes = plt.subplots(figsize=(7.5, 4.8), layout="constrained")
     voc = dict(zip(REACH, PUBLISHED["vector of counts, 4096"]))
-    for name in (n for n in REACH if n in errors):
+    axes.axhline(2.55, color="0.5", lw=1, ls=":", label="95 % of runs within 5 %")
+    for (colour, mark), name in zip(SERIES, (n for n in REACH if n in errors)):
         ks = sorted(errors[name])
-        (drawn,) = axes.plot(ks, [100 * errors[name][k] for k in ks], marker="o", ms=4, label=name)
-        axes.plot([voc[name]], [2.55], marker="v", ms=9, color=drawn.get_color(), ls="none")
-    axes.axhline(2.55, color="0.6", lw=0.8, ls=":")
-    axes.annotate("95 % of runs within 5 %;  ▼ where vector-of-counts stops (published)", (1, 2.55), (0, 3),
-                  textcoords="offset points", fontsize=8, color="0.35")
+        axes.plot(ks, [100 * errors[name][k] for k in ks], marker=mark, ms=5, color=colour, label=name)
+        axes.plot([voc[name]], [2.55], marker="v", ms=10, color=colour, mec="white", ls="none", zorder=3)
+    axes.plot([], [], marker="v", ms=8, color="0.4", ls="none", label="vector-of-counts stops (published)")
     axes.set(xscale="log", yscale="log", xlabel="sites merged (ε = ln 3 each, 2¹⁷ cells)", ylabel="RMSE of reach, %")
     axes.set_xticks([1, 2, 3, 5, 8, 13, 20], ["1", "2", "3", "5", "8", "13", "20"], minor=False)
     axes.set_yticks([0.5, 1, 2, 5, 10], ["0.5", "1", "2", "5", "10"], minor=False)
     axes.minorticks_off()
-    axes.legend(fontsize=8, frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside upper center", ncols=3, fontsize=9, frameon=False)
     figure.savefig(IMAGES / "merge.svg", metadata={"Date": None})
 
 
@@ -295,10 +295,12 @@ def main() -> None:
         text += [*lines, "", *told, "", "![Error of reach against the number of sites](img/merge.svg)", ""]
         if options.write:
             plot(errors)
+            write_section("merge", "\n".join(text))
     if "shapes" in options.only:
-        text += [*shapes(options), ""]
-    if options.write:
-        write_section("merge", "\n".join(text))
+        lines = shapes(options)
+        if options.write:
+            head = ["## Merged sketches: shapes", "", machine("numpy", "scipy"), ""]
+            write_section("merge-shapes", "\n".join([*head, *lines]))
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-from _report import IMAGES, machine, write_section
+from _report import IMAGES, SERIES, machine, write_section
 from _wfa import (
     EXPECTED,
     FREQUENCY,
@@ -336,24 +336,28 @@ def plot(results: dict[str, dict[tuple[str, int], list[Row]]], options: argparse
     from matplotlib import pyplot as plt
 
     names = [name for name in REACH if name in results]
-    figure, axes = plt.subplots(1, len(names), figsize=(2.6 * len(names), 3.1), sharey=True, layout="constrained")
+    figure, axes = plt.subplots(2, 3, figsize=(9, 5.6), sharex=True, sharey=True, layout="constrained")
     voc = dict(zip(REACH, PUBLISHED["vector of counts, 4096"]))
-    for panel, name in zip(np.atleast_1d(axes), names):
+    for panel, name in zip(axes.flat, names):
         rows = results[name]
-        for way in options.way:
+        panel.axhline(2.55, color="0.5", lw=1, ls=":", label="95 % of runs within 5 %")
+        for (colour, mark), way in zip(SERIES, options.way):
             ks = sorted(k for w, k in rows if w == way)
             rmse = [100 * np.sqrt(np.mean([r["error"] ** 2 for r in rows[way, k] if not r["refused"]] or [np.nan]))
                     for k in ks]
-            panel.plot(ks, rmse, marker="o", ms=3, label=way)
-        panel.axhline(2.55, color="0.6", lw=0.8, ls=":")
-        panel.plot([voc[name]], [2.55], marker="v", ms=8, color="0.4", ls="none", label="vector of counts stops")
-        panel.set(xscale="log", yscale="log", title=name, xlabel="sites")
+            panel.plot(ks, rmse, marker=mark, ms=4, color=colour, label=way)
+        panel.plot([voc[name]], [2.55], marker="v", ms=9, color="0.3", ls="none", label="vector of counts stops")
+        panel.set(xscale="log", yscale="log", title=name)
         panel.set_xticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
         panel.set_yticks([0.1, 0.2, 0.5, 1, 2, 5, 10], ["0.1", "0.2", "0.5", "1", "2", "5", "10"])
         panel.minorticks_off()
-    first = np.atleast_1d(axes)[0]
-    first.set_ylabel("RMSE of reach, %")
-    first.legend(fontsize=7, frameon=False)
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.tick_params(labelbottom=True)
+    for panel in axes.flat[len(names) :]:
+        panel.set_axis_off()
+    axes.flat[-1].legend(*axes.flat[0].get_legend_handles_labels(), loc="center", frameon=False)
+    figure.supxlabel("sites")
+    figure.supylabel("RMSE of reach, %")
     figure.savefig(IMAGES / "sites.svg", metadata={"Date": None})
 
 

@@ -48,19 +48,23 @@ def main() -> None:
         walk.plot(found.counts, CELLS * walks[i].mass, color="#9db4c0", lw=0.8)
     for i in best[:3]:
         walk.plot(found.counts, CELLS * walks[i].mass, color="#253237", lw=1.4)
-    walk.set(title="2. walks: modes of log f, stiff to loose", yscale="log", ylim=(0.5, 3000), xlim=(0, LAST))
+    walk.set(title="2. walks: modes of log f, stiff to loose")
     names = [walks[i].name for i in best]
     evidence.barh(np.arange(best.size), weight[best], color="#5c8d89")
-    evidence.set_yticks(np.arange(best.size), names, fontsize=7)
+    evidence.set_yticks(np.arange(best.size), names, fontsize=8)
     evidence.invert_yaxis()
-    evidence.set(title="3. evidence: the weight of each walk")
+    evidence.set(title="3. evidence: the weight of each walk", xlabel="weight")
     profile.step(np.arange(LAST + 1), truth, where="mid", color="#c8553d", lw=1.0, label="true counts")
     profile.plot(found.counts, found.law, color="#9db4c0", lw=2.5, label="average of the models")
     profile.plot(found.counts, found.stepped, color="#253237", lw=1.2, label="one step towards the cells")
-    profile.set(title="4. average, and these very cells", yscale="log", ylim=(0.5, 3000), xlim=(0, LAST))
+    profile.set(title="4. average, and these very cells")
+    for axis in (walk, profile):
+        axis.set(ylabel="cells", yscale="log", ylim=(0.5, 3000), xlim=(0, LAST))
     profile.legend(fontsize=8)
     for axis in (cells, walk, profile):
         axis.set_xlabel("count")
+    for axis in panels.flat:
+        axis.spines[["top", "right"]].set_visible(False)
     PICTURE.parent.mkdir(exist_ok=True)
     fig.savefig(PICTURE, dpi=110, metadata={"Software": None})
     print(PICTURE)

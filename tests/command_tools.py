@@ -33,6 +33,11 @@ def run_in(folder: str | os.PathLike[str], *words: object, **environment: str) -
         return Done(*run_here([str(word) for word in words]))
 
 
+def shell_lines(block: str) -> list[str]:
+    """Return the lines of a block of commands, those that end in a backslash joined with the next."""
+    return re.sub(r"\\\n\s*", "", block).strip().split("\n")
+
+
 def run_line(line: str, folder: str | os.PathLike[str] = ".") -> None:
     """Run a line as bash would: its commands in this process, unless they share pipes or files."""
     if re.search(r"[|<>]", line) or not re.match(r"unnoise |for .*; do unnoise [^;]*; done$", line):

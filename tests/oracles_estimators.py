@@ -54,7 +54,7 @@ def law(n: int, power: int, a: Fraction = HALF) -> Fraction:
 
 def oracle_weight(g: Rational, v: int, power: int, bound: int | None = None, a: Fraction = HALF) -> Fraction:
     """w(v) of DESIGN 4.2, from its statement: folded for power 1, else the filter applied power times
-    to g, which is a straight line below 0."""
+    to g, which below 0 is the polynomial through its first values, of degree 4 at most, else a straight line."""
     kappa = a / (1 - a) ** 2
     if power == 1:
         t = max(v, 0) if bound is None else min(max(v, 0), bound)
@@ -69,7 +69,16 @@ def oracle_weight(g: Rational, v: int, power: int, bound: int | None = None, a: 
     def once(function: Rational) -> Rational:
         return lambda t: function(t) - kappa * (function(t - 1) - 2 * function(t) + function(t + 1))
 
-    filtered: Rational = lambda t: g(t) if t >= 0 else g(0) + t * (g(1) - g(0))  # noqa: E731
+    def through(degree: int) -> Rational:  # Lagrange's polynomial
+        nodes = range(degree + 1)
+        return lambda t: sum(
+            (g(i) * math.prod((Fraction(t - j, i - j) for j in nodes if j != i), start=Fraction(1)) for i in nodes),
+            Fraction(0),
+        )
+
+    found = (one for one in map(through, range(5)) if all(one(t) == g(t) for t in range(7)))
+    start = next(found, through(1))
+    filtered: Rational = lambda t: g(t) if t >= 0 else start(t)  # noqa: E731
     for _ in range(power):
         filtered = once(filtered)
     return filtered(v)

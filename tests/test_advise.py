@@ -105,6 +105,24 @@ def test_cells_are_as_many_as_the_noise_of_a_candidate_allows() -> None:
     assert {c.cells for c in un.advise(**options, cells=1024).candidates} == {None, 1024}
 
 
+@pytest.mark.parametrize(("sites", "model"), [(2, "sketch"), (3, "two servers"), (4, "two servers")])
+def test_luck_does_not_choose_between_more_noises_and_fewer(sites: int, model: str) -> None:
+    """At two sites both ways are the same noises: equal figures, and the one that trusts nobody."""
+    situation = {"trusted": False, "sites": sites, "two_servers": True, "repetitions": 1}
+    for seed in range(5):
+        found = un.advise(epsilon=1, items=500, **situation, seed=seed)
+        assert found.model == model, str(found)
+        errors = {c.name: c.errors for c in found.candidates}
+        assert (errors["sketch"] == errors["two servers"]) == (sites == 2)
+
+
+def test_what_the_figures_are_means_of_and_whom_a_sketch_of_sent_rows_trusts() -> None:
+    found = un.advise(epsilon=1, items=300, sites=3, repetitions=2)
+    assert "means of 2 simulated releases" in str(found)
+    assert {c.name: c.trusts for c in found.candidates}["sketch"] == "the holder"
+    assert {c.name: c.trusts for c in un.advise(epsilon=1, **FAST).candidates}["sketch"] == "nobody"
+
+
 def test_hopeless_settings_are_called_so() -> None:
     found = un.advise(epsilon=0.05, items=200, shape="ones", trusted=False, sites=12, repetitions=2)
     assert "hardly told" in found.why or "refused" in found.why

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import chi2, t
 
+from command_tools import run_in
 from oracles_answers import holds_between
 from statistics_tools import differ
 from unnoise import testing
 from unnoise.baselines import (
     BASELINES,
+    SUMMARIES,
     Released,
     graphical,
     karwa_degrees,
@@ -268,3 +271,19 @@ def test_compare_sets_the_field_beside_the_estimators() -> None:
     assert not any(result.failure for result in found.results)
     with pytest.raises(InputError, match="method must be"):
         compare(counts, epsilon=1, methods=["magic"])
+
+
+def test_the_docs_name_every_system_with_its_source() -> None:
+    page = (Path(__file__).parent.parent / "docs/direct.md").read_text(encoding="utf-8")
+    for one in (*BASELINES.values(), *SUMMARIES.values()):
+        row = f"| `{one.name}` | {one.model} | {one.unit or '–'} | {one.citation} | {one.chosen} |"
+        assert row in page.splitlines()
+    assert {one.run.__name__ for one in SUMMARIES.values()} == set(SUMMARIES)
+
+
+def test_the_command_names_the_systems_it_can_run(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("n\n1\n2\n")
+    done = run_in(tmp_path, "compare", "a.csv", "--count-column", "n", "-e", "1", "--method", "magic")
+    assert done.returncode == 2
+    for name in ("auto", "direct", *BASELINES):
+        assert f"{name}," in done.stderr

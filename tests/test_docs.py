@@ -16,7 +16,7 @@ import pytest
 
 import unnoise as un
 from browser_tools import complaints, keep, set_screen
-from command_tools import run_in, run_line
+from command_tools import run_in, run_line, shell_lines
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -80,7 +80,7 @@ def blocks(page: Path, kind: str) -> list[str]:
 
 
 def commands(page: Path) -> list[str]:
-    return [line for block in blocks(page, "console") for line in block.split("\n") if line.startswith("unnoise ")]
+    return [line for block in blocks(page, "console") for line in shell_lines(block) if line.startswith("unnoise ")]
 
 
 @pytest.mark.slow
@@ -124,7 +124,10 @@ def beside(code: str) -> list[str]:
 
 ANSWERS = {
     "reach": [("campaign.html", ()), ("channels.json", ())],
-    "degrees": [("degrees.json", ("answers",)), ("published.json", ("answers",)), ("degrees.html", ())],
+    "degrees": [
+        *((f"{name}.json", ("answers",)) for name in ("degrees", "text", "published")),
+        ("degrees.html", ()),
+    ],
     "daily": [("week.json", ("answers",)), ("month.json", ("answers",)), ("month.html", ())],
     "sites": [("union.json", ()), ("all.html", ())],
     "start": [],
@@ -147,7 +150,7 @@ def test_projects_run_from_top_to_bottom(page, tmp_path, monkeypatch):
         if kind == "python":
             exec(compile(code, str(page), "exec"), names)
             continue
-        for line in code.strip().split("\n"):
+        for line in shell_lines(code):
             run_line(line)
     truth = json.loads(Path("truth.json").read_text()) if ANSWERS[page.stem] else {}
     for name, where in ANSWERS[page.stem]:
@@ -190,6 +193,13 @@ def test_the_site_builds_and_asks_nobody_else(site):
     for page in pages:
         found = [tag for tag in outside.findall(page.read_text())]
         assert not found, f"{page.name} would load from elsewhere"
+
+
+@pytest.mark.slow
+def test_the_reference_is_for_people(site):
+    """No roles of Sphinx, and no sentence in the column of types (scripts/readable_pages.py)."""
+    page = (site / "reference.html").read_text()
+    assert not re.search(r":(?:func|meth|class|mod|attr):|<th>Type</th>", page)
 
 
 @pytest.mark.slow
@@ -246,6 +256,15 @@ def test_there_are_six_notebooks_and_a_page_for_every_reader():
     assert len(list((DOCS / "notebooks").glob("*.ipynb"))) == 6
     readers = {page.stem for page in (DOCS / "readers").glob("*.md")}
     assert readers == {"privacy-officer", "analyst", "engineer", "researcher"}
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda p: p.name)
+def test_pages_can_be_read_as_they_are_shown(page):
+    """Commands are not hidden past the right edge; a list within a list needs four spaces to be one."""
+    for block in blocks(page, "console"):
+        assert all(len(line) <= 130 for line in block.split("\n")), f"{page.name}: break this command with a backslash"
+    bare = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+    assert not re.search(r"^ {1,3}[*-] ", bare, re.M), f"{page.name}: indent this list by four spaces"
 
 
 TOP = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CODE_OF_CONDUCT", "CHANGELOG", "paper")]

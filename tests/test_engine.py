@@ -130,20 +130,19 @@ def test_the_finest_step_is_that_of_rows_of_single_counts(power):
 def test_rows_are_fine_where_cells_crowd():
     noise = DiscreteLaplace(1)
     values, tally = np.arange(2000), np.ones(2000, dtype=np.int64)
-    smooth, none = rows_of(values, tally, noise, 1999)
-    assert none == {}
+    smooth = rows_of(values, tally, noise, 1999)
     tally[1000] = 500
-    crowded, crowds = rows_of(values, tally, noise, 1999)
-    assert list(crowds) == [1000]
+    crowded = rows_of(values, tally, noise, 1999)
     assert crowded.size > smooth.size
     assert {999, 1000} <= set(crowded.tolist())
     beside = smooth[np.searchsorted(smooth, 1000) + np.array([-2, 1])]  # the rows on either side are fine as well
     assert set(range(int(beside[0]), int(beside[1]) + 1)) <= set(crowded.tolist())
     assert smooth[-1] == crowded[-1] == 1999
-    assert rows_of(values, np.where(values < 1000, 3, 1), noise, 1999)[1].keys() == set()  # an edge, next to no cells
-    assert len(rows_of(values, np.where(values < 985, 30, 10), noise, 1999)[1]) == 1  # and as many as tell
+    assert np.array_equal(rows_of(values, np.where(values < 1000, 3, 1), noise, 1999), smooth)  # an edge, few cells
+    assert rows_of(values, np.where(values < 985, 30, 10), noise, 1999).size > smooth.size  # and as many as tell
     gentle = np.rint(100 * np.exp(-(((values - 1000) / 40) ** 2) / 2)).astype(np.int64)  # and the sides of a hill
-    assert len(rows_of(values, gentle, DiscreteLaplace(0.2), 1999)[1]) > 4
+    plain = rows_of(values, np.ones(2000, dtype=np.int64), DiscreteLaplace(0.2), 1999)
+    assert rows_of(values, gentle, DiscreteLaplace(0.2), 1999).size > 1.5 * plain.size
     assert (np.diff(smooth) > 0).all()
 
 
@@ -152,7 +151,7 @@ def test_rows_are_fine_where_cells_crowd():
 def test_strong_noise_is_computed_on_a_lattice_that_no_cells_tell_from_the_counts(epsilon, power, collide):
     noise = DiscreteLaplace(epsilon, power)
     last = 5 * round(math.sqrt(noise.variance))
-    ends, _ = rows_of(np.array([0]), np.array([1]), noise, last)
+    ends = rows_of(np.array([0]), np.array([1]), noise, last)
     part = Part(ends, np.full(ends.size + 1, 20.0), 20 * (ends.size + 1), 1.0)
     blocks = Blocks.covering(counts_in_blocks(1, last, 64, 12)).with_atoms(np.array([777, FAR]))
     coarse = FourierChannel(blocks, (part,), noise, collide=collide)
@@ -203,7 +202,7 @@ def test_the_mode_is_stationary_and_its_evidence_that_of_laplace():
     rng = np.random.default_rng(3)
     counts, numbers = np.arange(1, 13), np.array([400, 200, 120, 80, 50, 40, 30, 20, 15, 12, 10, 8])
     noisy = sketch(counts, numbers, hashed(1024), DiscreteLaplace(1, 2), rng)
-    ends, _ = rows_of(noisy.values, noisy.tally, noisy.noise, int(noisy.values[-1]))
+    ends = rows_of(noisy.values, noisy.tally, noisy.noise, int(noisy.values[-1]))
     channel = FourierChannel(
         Blocks.covering(np.arange(1, 14)), (Part.of(noisy.values, noisy.tally, ends, 1.0),), noisy.noise, collide=True
     )
@@ -258,7 +257,7 @@ def test_a_trap_is_not_certified():
     """A profile that explains 3,000 items of count 1,000 by a wide block is caught by its strain; the truth is not."""
     rng = np.random.default_rng(5)
     noisy = sketch(np.array([1000]), np.array([3000]), hashed(2**14), DiscreteLaplace(1), rng)
-    ends, _ = rows_of(noisy.values, noisy.tally, noisy.noise, 2100)
+    ends = rows_of(noisy.values, noisy.tally, noisy.noise, 2100)
     part = Part.of(noisy.values, noisy.tally, ends, 1.0)
     blocks = Blocks.covering(counts_in_blocks(1, 2100, 64, 12))
     channel = FourierChannel(blocks, (part,), noisy.noise, collide=True)
@@ -334,7 +333,7 @@ def test_binomial_laws_weigh_half_where_counts_reach_their_bound():
         assert sum(share.values()) == pytest.approx(1)
         assert [each for family, each in share.items() if family.factorial] == [pytest.approx(chance)]
     line = next(family for family in FAMILIES if family.order == 2)
-    assert [line.heads(grid(None, top)) for top in (3, 4, 6, 7)] == [(0,), (0, 1), (0, 1), (0, 1, 4)]
+    assert [line.heads(grid(None, top)) for top in (3, 4, 6, 7)] == [(0,), (0, 1), (0, 1), (0, 1)]
 
 
 def test_law_and_intervals_come_from_one_fit(monkeypatch):
@@ -349,7 +348,7 @@ def test_law_and_intervals_come_from_one_fit(monkeypatch):
 def test_explore_returns_certified_models_and_a_posterior():
     noisy = merged(np.array([1, 2, 3]), np.array([900, 300, 100]), 2, 1, cells=2**12)
     last = int(noisy.values[-1])
-    part = Part.of(noisy.values, noisy.tally, rows_of(noisy.values, noisy.tally, noisy.noise, last)[0], 1.0)
+    part = Part.of(noisy.values, noisy.tally, rows_of(noisy.values, noisy.tally, noisy.noise, last), 1.0)
     channel = FourierChannel(Blocks.covering(np.arange(1, last + 1)), (part,), noisy.noise, collide=True)
     start = np.full(last - 1, 2.0)
     search = explore(channel, start, 1800.0, np.arange(1, last))
@@ -552,6 +551,17 @@ def test_other_counts_are_multiples_of_nothing(law):
     }[law]  # fmt: skip
     for epsilon in (0.1, 1.0, 3.0):
         noisy = noisy_multiples(counts, epsilon, 1, rng, Layout(kind="known", cells=10_000))
+        assert likely_strides(noisy.values, noisy.tally, noisy.noise) == []
+
+
+@pytest.mark.parametrize(("epsilon", "power", "shared"), [(0.4, 5, False), (0.9, 8, False), (0.5, 3, True)])
+def test_a_hill_and_zeros_are_no_multiples_of_what_lies_beneath_the_hill(epsilon, power, shared):
+    """Sensors report 144 times a day, now and then 143 or 142, and some fail: taken for multiples of 11, 13, 16, 20."""
+    for run in range(8):
+        rng = np.random.default_rng([power, run])
+        counts = np.where(rng.random(4096) < 0.85, 144 - rng.binomial(144, 0.01, 4096), rng.integers(0, 145, 4096))
+        layout = hashed(10_000) if shared else Layout(kind="known", cells=4096)
+        noisy = noisy_multiples(counts, epsilon, power, rng, layout)
         assert likely_strides(noisy.values, noisy.tally, noisy.noise) == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from command_tools import run_in
 from unnoise.errors import FormatError, IncompatibleError, InputError, SealedError
 from unnoise.reading.groups import MANIFEST, GroupedSketch, is_group_set
 from unnoise.reading.source import Wanted, open_source
@@ -261,3 +263,14 @@ def test_control_characters_in_names_are_inert(name, tmp_path):
     assert name not in str(caught.value)
     grouped.save(tmp_path / "set")
     assert GroupedSketch.load(tmp_path / "set").groups == (name, "B")
+
+
+def test_names_of_groups_may_stand_on_lines(tmp_path: Path) -> None:
+    """As from ``--groups "$(cat zips)"``, which was a fault; so was a name of a hundred thousand letters."""
+    (tmp_path / "a.csv").write_text("x,g\n1,00123\n2,b\n")
+    words = ("profile", "a.csv", "-c", "x", "-e", "1", "--by", "g", "--json", "--groups")
+    done = run_in(tmp_path, *words, "00123\nb\n", UNNOISE_LEDGER="off")
+    assert list(json.loads(done.stdout)["groups"]) == ["00123", "b"]
+    done = run_in(tmp_path, *words, "b" * 200_000, UNNOISE_LEDGER="off")
+    assert done.returncode == 2
+    assert done.stderr.startswith("unnoise: --groups must be names between commas or on lines of their own: field")

@@ -193,3 +193,15 @@ def test_a_result_of_duckdb_that_has_been_read(count: Callable[[Any], Any]) -> N
 def test_a_sparse_column_is_called_so() -> None:
     with pytest.raises(InputError, match=r"got Sparse\[int64, 0\]: cast first"):
         make().update(pd.Series(pd.arrays.SparseArray([1, 0, 1])))
+
+
+def test_numbers_of_occurrences_are_not_taken_for_items() -> None:
+    """What value_counts and size return: counted as items, 3 would be "an item seen once" for what was seen 3 times."""
+    pages = pd.Series(["a", "b", "a", "c", "a", "b"])
+    for numbers in (pages.value_counts(), pages.groupby(pages.rename("page")).size()):
+        with pytest.raises(InputError, match=r"items must be occurrences, got a Series of their numbers.*to_dict\(\)"):
+            make().update(numbers)
+    ids = pd.DataFrame({"user": [1, 2, 2], "count": [5, 6, 7]})
+    for column in (ids["user"], ids["count"], ids.set_index("user")["count"].rename("n"), ids["user"][1:]):
+        make().update(column)
+    make().update(pages.value_counts().index, counts=pages.value_counts())

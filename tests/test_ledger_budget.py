@@ -59,3 +59,11 @@ def test_persons_add_up_over_calls_and_files(tmp_path):
         assert budget.once == Fraction(1, 4)
         assert "every ingestion call: ε = 4" in str(budget)
     assert total_budget({"a": persons[0], "c": sketch()}).person is None
+
+
+def test_the_words_of_a_merged_file_say_what_counting_again_costs(tmp_path):
+    a, b = saved(tmp_path / "a", sketch()), saved(tmp_path / "b", sketch())
+    for text in (a.guarantee, (a + b).guarantee):
+        assert "Replacing one by another: twice that ε. A person with k occurrences: k times that ε." in text
+    counted_again = "one counted in several of the sketches merged: that ε for each."
+    assert (counted_again in a.guarantee, counted_again in (a + b).guarantee) == (False, True)

@@ -52,7 +52,7 @@ def test_oracle_law_is_a_law():
 @pytest.mark.parametrize(("name", "g", "degree"), FUNCTIONS)
 def test_unbiased_exactly_and_variance_too(name, g, degree, power):
     """Fractions: E w(h+Z) = g(h) and E[w² − W[g²]] = Var w, with infinite tails in closed form."""
-    degree = degree if power == 1 else max(degree, 1)  # a straight line below 0
+    degree = degree if power == 1 else max(degree, 1)  # at least a straight line below 0
     for h in COUNTS:
         mean = expectation(lambda v: oracle_weight(g, v, power), h, power, degree, 8)
         assert mean == g(h)

@@ -295,7 +295,7 @@ def test_every_reconstruction_of_a_comparison_is_told() -> None:
 
 
 def test_items_of_a_known_domain_are_refused_where_they_would_say_nothing():
-    with pytest.raises(InputError, match="items must be left out for a known domain"):
+    with pytest.raises(InputError, match="items must be left out for the kind known"):
         plan(epsilon=1, cells=1024, items=10)
 
 

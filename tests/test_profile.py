@@ -30,6 +30,13 @@ def p(counts):
     return reconstruct(noisy_profile(np.random.default_rng(1), counts, DiscreteLaplace(1)), method="isotonic")
 
 
+def test_a_profile_has_no_end_to_loop_to(p):
+    with pytest.raises(TypeError, match="not iterable"):
+        list(p)
+    with pytest.raises(TypeError):
+        3 in p  # noqa: B015
+
+
 # ------------------------------------------------------------------------------------------------ Estimate
 
 

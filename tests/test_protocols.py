@@ -417,10 +417,14 @@ def test_a_refused_update_changes_nothing():
         ([0, 3], None, "items must be between 0 and 2, got one that is not"),
         ([0, -1], None, "items must be between 0 and 2, got one that is not"),
         ([0, 1], [1], "counts must be as long as items"),
-        ([0.5], None, "got floats"),
+        ([0.5], None, "^items must be integers, got floats$"),
+        ([], [1], "counts must be as long as items"),
     ):
         with pytest.raises(InputError, match=text):
             state.update(items, counts)
+    for nothing in ([], np.array([], dtype=np.int64)):
+        state.update(nothing)  # that nobody came must not show either
+        state.update(nothing, nothing)
     assert letting_out(state.release).residues[0].tolist() == [0, 0, 0]
 
 

@@ -128,7 +128,7 @@ NOTHING = Estimate(0.0, 0.0, 0.0, 0.0)
         ("exactly-1", "No users were seen exactly once."),
         ("distinct", "No different users were seen."),
         ("total", "There were no occurrences in all."),
-        ("median", "Half of the users were seen at most about 0 (0–0) times."),
+        ("median", "Half of the users have a count of at most about 0 (0–0)."),
     ],
 )
 def test_nothing_is_said_plainly(headline, sentence) -> None:

@@ -154,3 +154,18 @@ def test_input_cut_from_above_is_refused():
 
 def test_the_table_of_methods_is_the_contract():
     assert set(METHODS) == {"auto", "paper", "linear", "isotonic", "likelihood", "exact", "smooth", "lp"}
+
+
+@pytest.mark.parametrize(("epsilon", "power", "cells", "kind"), [
+    (1, 1, 64, "robust"), (1, 3, 4096, "robust"), (1, 5, 4096, "model"), (1, 5, 64, "model"),
+    ("0.03", 1, 4096, "model"), ("0.1", 1, 10_000, "robust"), (3, 20, 4096, "robust"), (3, 200, 4096, "model"),
+])  # fmt: skip
+def test_intervals_are_robust_unless_unbiased_numbers_may_be_off_by_all_cells(epsilon, power, cells, kind):
+    """By public parameters alone: the data have no say."""
+    noise = DiscreteLaplace(epsilon, power)
+    for counts in (np.zeros(cells, dtype=int), np.arange(cells) % 7):
+        rng = np.random.default_rng(3)
+        p = -np.expm1(-float(noise.epsilon))
+        noisy = counts + rng.negative_binomial(power, p, cells) - rng.negative_binomial(power, p, cells)
+        found = reconstruct(noisy, noise=noise)
+        assert found.kind == found.at_least(2).kind == kind

@@ -24,6 +24,7 @@ from unnoise.answers.plots import DARK, LIGHT
 from unnoise.answers.questions import Asked, Sheet, count_ranges, noun, true_curve
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.answers.report import answers_table, report
+from unnoise.api import direct
 
 
 def made(seed: int, cells: int = 30_000, epsilon: float = 1.0):
@@ -116,6 +117,12 @@ def test_the_sentence_comes_first(page, one):
     value, low, high = (float(n.replace(",", "")) for n in re.findall(r"[\d,]+", re.sub(r"<[^>]*>", "", sentence)))
     assert (value, low, high) == pytest.approx((once.value, once.low, once.high), rel=0.05)
     assert "items occurred exactly once." in sentence
+
+
+def test_a_direct_release_has_numbers_and_no_cells():
+    text = report(direct(["a", "b", "a"], epsilon=1), guarantee="")
+    assert "one noise in every number" in text
+    assert "every cell" not in text
 
 
 def test_one_file_and_no_network(page, groups):
@@ -392,3 +399,11 @@ def test_unreliable_answers_are_tagged(one):
     assert "unreliable" not in answers_table({"": Sheet(one[0], sheet.asked, dict.fromkeys(sheet.answers, good))})
     marked = {**sheet.answers, "distinct": Estimate(100.0, 90.0, 0.0, 400.0)}
     assert '<span class="tag">unreliable</span>' in answers_table({"": Sheet(one[0], sheet.asked, marked)})
+
+
+def test_what_epsilon_promises(one):
+    """The probability of anything released changes by e^ε; the odds may by more."""
+    promise = "one occurrence changes the probability of anything released by a factor of at most e^1 ≈ 2.72"
+    assert promise in report(one[0])
+    strict = reconstruct(np.arange(99), epsilon=0.001, method="isotonic")
+    assert "by a factor of at most e^0.001 ≈ 1.001" in report(strict)

@@ -14,11 +14,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from command_tools import run_in
+from command_tools import run_in, shell_lines
 from serve_tools import Server, running
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "collector.md").read_text()
-COMMANDS = [line for block in re.findall(r"```console\n(.*?)```", PAGE, re.S) for line in block.strip().split("\n")]
+COMMANDS = [line for block in re.findall(r"```console\n(.*?)```", PAGE, re.S) for line in shell_lines(block)]
 
 
 def run(line: str, folder: Path, port: int) -> str:

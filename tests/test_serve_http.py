@@ -447,3 +447,5 @@ def test_the_same_on_postgres(tmp_path):
             client.send("reach", made_report(tmp_path / "a.sketch"), period=DAY)
         assert admin.collect("reach")["reports"] == 1
         assert not (tmp_path / "data" / "collector.db").exists()
+        with pytest.raises(RefusedError, match=r"\(404\): a name must hold no zero byte"):
+            admin.task("\0")  # which Postgres cannot even be asked for

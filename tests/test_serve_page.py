@@ -118,6 +118,22 @@ def test_fresh_reports_appear_without_reload(browser, server):
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize("place", ["", "view/campaign"])
+def test_a_page_whose_token_is_revoked_goes_to_the_door(browser, server, place):
+    """It would show what was known at the end, as if it were news, for as long as it is open."""
+    set_screen(browser)
+    with server.client() as admin:
+        token = admin.make_token("viewer")
+        browser.get(f"{server.address}/login#{token}")
+        until(browser, server, lambda b: b.title.startswith("Tasks"))
+        browser.get(f"{server.address}/{place}")
+        admin.revoke(token)
+        admin.make_task("campaign", **TASK)  # news, so that it is noticed at once; it changes nothing
+    until(browser, server, lambda b: b.current_url.endswith("/login"))
+    browser.get("about:blank")  # the next one enters by a link with a #, too
+
+
+@pytest.mark.browser
 @pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "light"), (1200, "dark")])
 def test_it_fits_every_screen(browser, server, width, scheme):
     set_screen(browser, width=width, scheme=scheme)

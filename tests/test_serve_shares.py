@@ -15,6 +15,7 @@ from unnoise.errors import InputError
 from unnoise.protocols.shares import Site
 from unnoise.serve.client import RefusedError
 from unnoise.serve.run import backup, restore
+from unnoise.serve.shares import Shelf
 from unnoise.serve.tasks import Task
 
 TASK = {"epsilon": "1", "cells": CELLS, "item_types": ["int"], "way": "two-servers", "min_sites": 2, "noun": "user"}
@@ -107,6 +108,9 @@ def test_a_share_names_the_site_that_sends_it(three, tmp_path):
     with seed.client(seed.sites["oslo"]) as thief, pytest.raises(RefusedError, match="must name the site"):
         thief.send_share(tmp_path / "share")
     with seed.client(seed.sites["berlin"]) as honest:
+        for name in ("x" * 300, "é"):
+            with pytest.raises(RefusedError, match=r"\(404\): there is no task"):
+                honest.raw("GET", f"/shares/{name}")
         assert honest.send_share(tmp_path / "share")["fresh"]
         with pytest.raises(RefusedError, match="403"):
             honest.raw("GET", f"/shares/{task.for_servers('once').id}/offer")
@@ -129,6 +133,14 @@ def test_no_server_is_sent_both_shares(three, tmp_path):
             assert methods == ["GET"], "it has not left"
             assert client.send_share(tmp_path / f"a.{mine}")["fresh"]
             assert methods == ["GET", "GET", "POST"], "the control"
+
+
+def test_a_folder_of_one_side_never_serves_the_other(tmp_path):
+    """It would ask sites for the other share of what it holds: both together are the cells."""
+    Shelf(tmp_path, "seed").make(Task(id="t", **TASK).for_servers("once").to_bytes())
+    Shelf(tmp_path, "seed")
+    with pytest.raises(InputError, match="must be of one side for ever, got --side difference"):
+        Shelf(tmp_path, "difference")
 
 
 def test_a_killed_server_gives_the_same_sum(three, tmp_path):

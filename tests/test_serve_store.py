@@ -115,6 +115,26 @@ def test_one_report_for_a_site_and_period_and_no_noise_twice(store):
     assert keep(store, digest=second, site="paris", noise="22"), "an honest one is taken"
 
 
+def test_a_refused_report_takes_no_file_from_another_request(store, monkeypatch):
+    """The same file, sent for two days at once: the one day has a report already, and refusing it removed the file."""
+    store.make_task(TASK, "me")
+    digest, look, meanwhile = "b" * 64, store.report, []
+    keep(store, digest="a" * 64)
+
+    def interrupted(name):
+        found = look(name)
+        if not meanwhile:
+            meanwhile.append(True)
+            keep(store, digest=digest, noise="11", period="2026-11-17")
+        return found
+
+    monkeypatch.setattr(store, "report", interrupted)
+    with pytest.raises(ConflictError):
+        keep(store, digest=digest, noise="11")
+    assert store.reports("reach")[-1]["digest"] == digest
+    assert store.path(digest).read_bytes() == b"cells"
+
+
 def test_the_largest_report_of_a_task_is_kept(store):
     """2^28 cells are 2^31 bytes and a head, beyond 32 bits; the file has a hole, so it takes no room."""
     store.make_task(TASK, "me")

@@ -233,8 +233,9 @@ def test_a_sum_begins_anew_when_a_site_has_replaced_its_report(store, monkeypatc
     there = {"berlin": "1" * 32, "oslo": "2" * 32}
     monkeypatch.setattr(sums, "held", lambda *_: dict(there))
     servers, _ = two(*[httpx.Response(200, json={"sums": []})] * 2)  # they have given none
-    begin = lambda: sums._begin(store, servers, TWO, "2026-11", ["berlin", "oslo"], "me")["reports"]  # noqa: E731
+    begin = lambda *more: sums._begin(store, servers, TWO, "2026-11", ["berlin", "oslo", *more], "me")["reports"]  # noqa: E731
     assert begin() == ["1" * 32, "2" * 32]
+    assert begin("oslo") == ["1" * 32, "2" * 32], "a site is named, however often"
     there["berlin"] = "3" * 32
     assert begin() == ["2" * 32, "3" * 32]
     del there["oslo"]

@@ -8,6 +8,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -318,6 +319,31 @@ def test_a_sum_asked_again_is_the_same_bits_and_overlapping_sums_have_a_limit(se
         deliver(pair, a_report(task, "e", [1]))
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+@pytest.mark.parametrize("asked", ["offer", "sites"])
+def test_who_asks_while_a_report_comes_in_sees_it_whole_or_not_at_all(servers, monkeypatch, asked, replaced):
+    """Asked at every write and removal: a share that was on the disk and not yet in memory was a KeyError."""
+    task, seen, threads = a_task(), [], []
+    server = servers(task)[1]
+    server.receive(a_report(task, "a", [1]).difference)
+
+    def while_asked(done):
+        def act(*values):
+            done(*values)
+            threads.append(threading.Thread(target=lambda: seen.append(getattr(server, asked)())))
+            threads[-1].start()
+            threads[-1].join(0.2)  # time to go wrong in
+
+        return act
+
+    for step in ("write", "wipe", "remove"):
+        monkeypatch.setattr(server._store, step, while_asked(getattr(server._store, step)))
+    server.receive(a_report(task, "a" if replaced else "b", [2]).difference)
+    for thread in threads:
+        thread.join()
+    assert len(seen) == len(threads) > 1
+
+
 def test_too_few_sites_are_refused(servers):
     task = a_task(least_sites=3)
     pair = servers(task)
@@ -482,6 +508,22 @@ def test_a_task_survives_its_bytes():
 
 
 # processes and kills
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"cells": 3}, "levels of 2\\^k cells"), ({"hash_seed": None}, "levels of 2\\^k cells"),
+        ({"kind": "direct"}, "'direct'"), ({"kind": "sampled"}, "rate and hash_seed"),
+        ({"kind": "known"}, "one cell per item"),
+        ({"pan_private": "yes"}, "type bool"), ({"fingerprint": 5}, "type str"), ({"levels": True}, "type int"),
+    ],
+)  # fmt: skip
+def test_a_task_of_cells_that_no_sketch_has_is_refused(wrong, said):
+    """Before anybody counts for it: as sketch files are."""
+    head, _ = unpack(Task.hashed(64, epsilon=1, epoch="x").to_bytes(), "task")
+    with pytest.raises(FormatError, match=said):
+        Task.from_bytes(pack("task", {**head, "layout": {**head["layout"], **wrong}}))
+
 
 def test_two_processes_exchange_bytes(tmp_path):
     task = a_task(epsilon=EXACT)

@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from command_tools import run_in
 from unnoise.errors import InputError
 from unnoise.reading import badrows, formats
 from unnoise.reading.source import FORMATS, Wanted, open_source
@@ -337,9 +338,54 @@ def test_bad_queries(tmp_path):
         ("SELECT x FROM table1", "the table is called data"),
         ("SELEC x", "the query failed"),
         ("SELECT x FROM data WHERE y > 3", "CAST(name AS BIGINT)"),
+        ("SELECT user FROM data", 'a column of this name needs quotes: "user"'),
+        ("SELECT nope(x) FROM data", "the query failed: unsupported function 'nope'"),
+        ("DROP TABLE data", "no column 'x'; there is none"),
     ):
         source = open_source([path], sql=sql)
         assert expected in fault(lambda: list(source.batches(X)))  # noqa: B023
+    unknown = open_source([path], sql="SELECT nope FROM data")
+    assert "the table is called data" not in fault(lambda: list(unknown.batches(X)))  # the column is what is wrong
+
+
+def test_a_text_in_a_column_of_integers(tmp_path):
+    """SQLite does not insist on what a column declares."""
+    path = tmp_path / "rows.db"
+    with closing(sqlite3.connect(path)) as base, base:
+        base.execute("CREATE TABLE t (x INTEGER)")
+        base.executemany("INSERT INTO t VALUES (?)", [(1,), ("secret",)])
+    message = fault(lambda: list(open_source([path]).batches(X)))
+    assert message.startswith(f"{path}: column x must hold integers, as it declares, got another value; cast it")
+    assert "secret" not in message
+    cast = message.partition("--sql: ")[2]
+    (rows,) = open_source([path], sql=f"SELECT {cast} FROM t").batches(X)
+    assert rows.columns[0].to_list() == ["1", "secret"]
+
+
+def test_a_query_reads_files_in_the_format_given(tmp_path):
+    """Names that tell another format, or none, do not count then."""
+    for name in ("rows.log", "rows.txt"):
+        (tmp_path / name).write_text("x\ty\na\t1\nb\t2\n")
+        source = open_source([tmp_path / name], format="tsv", sql="SELECT y AS x FROM data")
+        assert [row for rows in source.batches(X) for row in rows.columns[0].to_list()] == ["1", "2"]
+
+
+@pytest.mark.parametrize("format", ["csv", "lines", "uniq", "ndjson"])
+def test_standard_input_that_is_compressed_or_closed(format, monkeypatch):
+    for pack in (gzip.compress, bz2.compress):
+        packed = io.BufferedReader(io.BytesIO(pack(b"x\n1\n")))
+        source = open_source(["-"], format=format, stream=packed)
+        assert "standard input: must be text, got " in fault(lambda: list(source.batches(X)))  # noqa: B023
+    monkeypatch.setattr("sys.stdin", None)  # as Python has it where the caller closed it
+    assert "standard input is closed" in fault(lambda: open_source(["-"], format=format))
+
+
+def test_a_file_that_begins_with_comments(tmp_path):
+    path = tmp_path / "graph.tsv"
+    path.write_text("# Nodes: 2\n# From\tTo\n1\t2\n")
+    assert "leave comments out, grep -v '^#'" in fault(lambda: list(open_source([path]).batches(X)))
+    message = fault(lambda: list(open_source([path], header=False).batches(Wanted(columns=("column_1",)))))
+    assert "1 field expected, got 2" in message
 
 
 def test_no_error_shows_a_value(tmp_path):
@@ -440,3 +486,67 @@ def test_the_cast_that_is_told_works(tmp_path, name):
     _, sql = shlex.split(fault(lambda: list(open_source([path]).batches(wanted))).partition("cast it: ")[2])
     source = open_source([path], sql=sql.replace(", …", ""))
     assert items(source.batches(wanted)) == [("0.5",), ("1.5",)]
+
+
+# ---------------------------------------------------------------- files that differ
+
+
+def differing(folder: Path) -> Path:
+    """Write a column x as large integers, as texts with and without rows, and as one that is stated to hold nothing."""
+    large = [2**60 + i for i in range(500)]
+    for name, values, kind in (
+        ("integers", large, pl.Int64), ("texts", ["t", "u"], pl.String), ("no-texts", [], pl.String),
+        ("nothing", [None] * 3, pl.Null),
+    ):  # fmt: skip
+        x = pl.Series("x", values, dtype=kind)
+        table = pl.DataFrame([x]).with_columns(g=pl.lit("a"), p=pl.int_range(pl.len()))
+        table.write_parquet(folder / f"{name}.parquet")
+    return folder
+
+
+WAYS = [(), ("--sketch",), ("--by", "g", "--groups", "a"), ("--person", "p", "--max-contributions", 2)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_files_of_other_types_are_refused_whether_or_not_they_hold_a_row(tmp_path: Path, way: tuple) -> None:
+    """Hashes of texts and integers side by side became floats (4 items for 502); sketches refused where a row was."""
+    differing(tmp_path)
+    for other in ("texts", "no-texts"):
+        done = run_in(
+            tmp_path, "profile", "integers.parquet", f"{other}.parquet", "-c", "x", "-e", "1", "--json", *way,
+            UNNOISE_LEDGER="off",
+        )  # fmt: skip
+        assert done.returncode == 2
+        assert f"{other}.parquet: column x must hold integers, as in integers.parquet, got text" in done.stderr
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("names", [("integers", "nothing"), ("nothing", "integers")])
+def test_a_column_that_holds_nothing_goes_with_any_other(tmp_path: Path, way: tuple, names: tuple) -> None:
+    files = [f"{name}.parquet" for name in names]
+    done = run_in(
+        differing(tmp_path), "profile", *files, "-c", "x", "-e", "20", "--json", *way, UNNOISE_LEDGER="off"
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    answers = found["groups"]["a"]["answers"] if "groups" in found else found["answers"]
+    assert answers["distinct"]["value"] == pytest.approx(500, abs=5)
+
+
+def test_floats_name_no_groups(tmp_path: Path) -> None:
+    """A column of years with gaps is one of floats to pandas: 2013.0 was nobody's --groups 2013, and all was 0."""
+    pl.DataFrame({"x": [1, 2], "year": [2013.0, None]}).write_parquet(tmp_path / "a.parquet")
+    command = ("profile", "a.parquet", "-c", "x", "-e", "1", "--by", "year", "--groups", "2013")
+    done = run_in(tmp_path, *command, UNNOISE_LEDGER="off")
+    assert done.returncode == 2
+    assert "column year must hold text or integers to name groups, got floats" in done.stderr
+
+
+def test_a_query_over_files_that_differ_says_in_what(tmp_path: Path) -> None:
+    pl.DataFrame({"x": [1], "y": ["a"]}).write_parquet(tmp_path / "a.parquet")
+    pl.DataFrame({"x": ["1"], "y": ["a"]}).write_parquet(tmp_path / "b.parquet")
+    pl.DataFrame({"y": ["a"], "x": [1]}).write_parquet(tmp_path / "c.parquet")
+    for other, words in (("b", "column x to be Int64, as in {}/a.parquet, got String"), ("c", "x, y, in order, got y")):
+        source = open_source([tmp_path / "a.parquet", tmp_path / f"{other}.parquet"], sql="SELECT x FROM data")
+        with pytest.raises(InputError, match=re.escape(words.format(tmp_path))):
+            list(source.batches(X))

@@ -298,6 +298,8 @@ def test_places_of_a_sample_are_those_of_its_domain() -> None:
 
 def test_the_direct_model_counts_exactly(spark: Any, numbers: Any) -> None:
     """At ε = 40 the noise is 0 but for one number in 10^17: what comes out is Spark's exact profile."""
+    from pyspark.sql import functions as F
+
     profile = unnoise.spark.profile(numbers, "i", epsilon=40, model="direct")
     assert isinstance(profile, unnoise.DirectProfile)
     assert profile.curve.numbers[:102].tolist() == [max(0, 10 - t // 8) for t in range(1, 103)]
@@ -313,14 +315,16 @@ def test_the_direct_model_counts_exactly(spark: Any, numbers: Any) -> None:
     assert [(p.curve.noise.epsilon, p.curve.epsilon) for p in whole.values()] == [(40, 160)] + [(120, 160)] * 3
     with pytest.raises(UnnoiseError, match="all_groups must be left out"):
         unnoise.spark.profile(numbers, "who", epsilon=1, **asked)
-    people = unnoise.spark.profile(numbers, "who", epsilon=40, model="direct", person="who")
-    assert isinstance(people, unnoise.DirectProfile)
-    assert people.curve.released == "exactly"
-    assert people.curve.numbers[19] == 50
-    capped = unnoise.spark.profile(numbers, "i", epsilon=120, model="direct", person="who", max_contributions=3)
-    assert isinstance(capped, unnoise.DirectProfile)
-    # 50 persons with 20 occurrences each, three of which count
-    assert int(capped.curve.numbers.sum() + capped.curve.ranks.sum()) == 150
+    for who in ("who", F.col("who")):
+        people = unnoise.spark.profile(numbers, [who], epsilon=40, model="direct", person=who)
+        assert isinstance(people, unnoise.DirectProfile)
+        assert people.curve.released == "exactly"
+        assert people.curve.numbers[19] == 50
+    for what in ("i", F.col("i")):
+        capped = unnoise.spark.profile(numbers, what, epsilon=120, model="direct", person="who", max_contributions=3)
+        assert isinstance(capped, unnoise.DirectProfile)
+        # 50 persons with 20 occurrences each, three of which count
+        assert int(capped.curve.numbers.sum() + capped.curve.ranks.sum()) == 150
     with pytest.raises(UnnoiseError, match="cells must be left out"):
         unnoise.spark.profile(numbers, "i", epsilon=1, model="direct", cells=8)
 

@@ -51,16 +51,19 @@
     const words = document.createElement("p"); words.className = "words"; words.setAttribute("role", "status");
     root.append(picture, words);
     const [epsilonBar, cellsBar] = root.querySelectorAll("input"), [epsilonText, cellsText] = root.querySelectorAll("output");
-    const low = -8, x = (v) => 30 + ((v - low) * 670) / (TOP - low), y = (share) => 270 - 250 * Math.min(1, share / 0.62);
+    let wide = 720;  // as the page allows: letters keep their size on a phone
+    const low = -8, step = () => (wide - 50) / (TOP - low), x = (v) => 30 + (v - low) * step(), y = (share) => 270 - 250 * Math.min(1, share / 0.62);
     const line = (values, name) => shape("polyline", { class: name, points: values.slice(0, TOP + 1).map((v, t) => `${x(t)},${y(v)}`).join(" ") });
     function show() {
+      wide = Math.max(300, Math.min(720, picture.clientWidth || 720));
+      picture.setAttribute("viewBox", `0 0 ${wide} 300`);
       const epsilon = 10 ** Number(epsilonBar.value), cells = Math.round(10 ** Number(cellsBar.value));
       epsilonText.textContent = epsilon.toFixed(2); cellsText.textContent = cells.toLocaleString("en");
       const noisy = draw(cells, epsilon, generator(7)), found = recover(noisy, cells, epsilon);
       const clamped = new Array(TOP + 1).fill(0);
       for (const [v, n] of noisy) if (v <= TOP) clamped[Math.max(v, 0)] += n / cells;
       picture.replaceChildren();
-      for (const [v, n] of noisy) if (v >= low && v <= TOP) picture.append(shape("rect", { class: "noisy", x: x(v) - 9, width: 18, y: y(n / cells), height: 270 - y(n / cells) }));
+      for (const [v, n] of noisy) if (v >= low && v <= TOP) picture.append(shape("rect", { class: "noisy", x: x(v) - 0.43 * step(), width: 0.86 * step(), y: y(n / cells), height: 270 - y(n / cells) }));
       picture.append(line(clamped, "clamped"), line(found, "recovered"));
       truth.forEach((v, t) => picture.append(shape("circle", { class: "truth", cx: x(t), cy: y(v), r: 3 })));
       for (let t = low; t <= TOP; t += 4) { const label = shape("text", { x: x(t), y: 288, "text-anchor": "middle" }); label.textContent = t; picture.append(label); }
@@ -68,7 +71,7 @@
       root.dataset.clamped = error(clamped); root.dataset.recovered = error(found);
       words.textContent = `ℓ1 error: clamped ${error(clamped).toFixed(3)}, recovered ${error(found).toFixed(3)}. Items that never occur: truth 55 %, clamped ${(100 * clamped[0]).toFixed(1)} %, recovered ${(100 * found[0]).toFixed(1)} %.`;
     }
-    epsilonBar.addEventListener("input", show); cellsBar.addEventListener("input", show);
+    epsilonBar.addEventListener("input", show); cellsBar.addEventListener("input", show); addEventListener("resize", show);
     show();
   }
   const find = () => document.querySelectorAll("[data-unnoise-figure]").forEach(start);

@@ -51,16 +51,19 @@ _ZEROS = bytes(8 * BLOCK)
 class Keystream:
     """A stream of uniform bits: AES-256 in counter mode under ``key``, starting at block ``stream``·2^64.
 
-    Streams of one key never overlap. ``label`` is None when the key comes from the operating system; anything else
-    marks bits that protect nobody (tests), and ``silent`` ones make :func:`fill` write zeros.
+    Unless a key is given it is a fresh one of the operating system. Streams of one key never overlap. A ``label`` marks
+    bits that protect nobody (tests), and ``silent`` ones make :func:`fill` write zeros.
 
     >>> bool((Keystream(bytes(32), 1).words(4) == Keystream(bytes(32), 1).words(4)).all())
     True
     """
 
-    def __init__(self, key: bytes, stream: int = 0, *, label: str | None = None, silent: bool = False) -> None:
+    def __init__(
+        self, key: bytes | None = None, stream: int = 0, *, label: str | None = None, silent: bool = False
+    ) -> None:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
+        key = os.urandom(32) if key is None else key
         if len(key) != 32:
             raise InputError(f"key must be 32 bytes long, got {len(key)}")
         if not 0 <= stream < 1 << 64:
@@ -83,12 +86,7 @@ class Keystream:
         return int.from_bytes(self.words(how_many // 8, 8).tobytes(), "little")
 
 
-def _system_stream() -> Keystream:
-    """Return a stream under a fresh key of the operating system."""
-    return Keystream(os.urandom(32))
-
-
-source: ContextVar[Callable[[], Keystream]] = ContextVar("source", default=_system_stream)
+source: ContextVar[Callable[[], Keystream]] = ContextVar("source", default=Keystream)
 """Where :func:`open_stream` takes its streams from; only ``unnoise.testing`` ever changes it."""
 
 

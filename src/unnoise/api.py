@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from .answers.reconstruct import reconstruct as from_noisy
-from .checks import check_choice
+from .checks import UNKNOWN, check_choice
 from .errors import InputError
 from .estimators.methods import check_max_count
 from .noise import DiscreteLaplace, Exact, exact_positive
@@ -78,15 +78,15 @@ def direct(
 @overload
 def direct(
     items: Any, *, epsilon: Exact, counts: Any = None, person: Any = None, max_contributions: int | None = None,
-    by: Any, groups: Sequence[str], all_groups: Exact | None = None, max_count: int | None = None,
-    ledger: Ledger | None = None,
+    by: Any, groups: Sequence[str], all_groups: Exact | None = None, unknown: Literal["error", "drop"] = "drop",
+    max_count: int | None = None, ledger: Ledger | None = None,
 ) -> dict[str, DirectProfile]: ...  # fmt: skip
 
 
 def direct(
     items: Any, *, epsilon: Exact, counts: Any = None, person: Any = None, max_contributions: int | None = None,
     by: Any = None, groups: Sequence[str] | None = None, all_groups: Exact | None = None,
-    max_count: int | None = None, ledger: Ledger | None = None,
+    unknown: Literal["error", "drop"] = "drop", max_count: int | None = None, ledger: Ledger | None = None,
 ) -> DirectProfile | dict[str, DirectProfile]:  # fmt: skip
     """Return the private profile of the items, the noise put on the profile itself by whoever holds the rows.
 
@@ -104,7 +104,8 @@ def direct(
     max_contributions : most occurrences of one person that count, over all groups together, chosen at random. Not
         needed where the items are the persons; without ``person`` it is the caller's promise
     by, groups : column (or its name) of the group of each row, and the names of all groups, declared because groups
-        taken from the data would leak; rows of other groups are dropped
+        taken from the data would leak
+    unknown : "drop" leaves rows of other groups out; "error" refuses them, which tells that there is one
     all_groups : adds "all groups", the profile of the declared groups together. Its rows are released a second time, so
         it takes this share of ε, 1/2 for example, and the groups the rest
     max_count : bound on counts, known beforehand: fewer numbers carry noise; counts above it are taken as the bound
@@ -134,13 +135,14 @@ def direct(
     if ledger is not None:
         ledger.check(epsilon, unit)
     top = check_max_count(max_count, least=1)
+    check_choice("unknown", unknown, UNKNOWN)
     if (by is None) != (groups is None):
         raise InputError("by and groups go together: the groups are declared, not taken from the data")
     exact_positive("epsilon", epsilon)
     names = None if groups is None else check_names(groups)
     whole = share_of_all(all_groups, names)
     tables, protected = rows_of(items, counts, person, by, max_contributions)
-    exact = count_exactly(tables, protected, names, together=whole is not None)
+    exact = count_exactly(tables, protected, names, together=whole is not None, unknown=unknown)
     profiles = release_and_answer(exact, protected, epsilon, whole=whole, top=top)
     if ledger is not None:
         ledger.write("direct", epsilon, unit)

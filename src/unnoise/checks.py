@@ -6,15 +6,19 @@ A boolean is never a number here, and NumPy's scalars are as good as Python's.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from numbers import Real
 from typing import Any, TypeGuard
 
 import numpy as np
 
 from .errors import InputError
+from .text import inert
 
-__all__ = ["UNKNOWN", "check_choice", "check_integer", "check_level", "check_number", "check_share", "is_integer"]
+__all__ = [
+    "UNKNOWN", "check_choice", "check_integer", "check_level", "check_number", "check_share", "is_integer",
+    "undeclared",
+]  # fmt: skip
 
 UNKNOWN = ("error", "drop")
 """What to do with items and groups that were not declared."""
@@ -82,3 +86,15 @@ def check_choice(name: str, value: Any, choices: Iterable[Any]) -> None:
         named = ", ".join(choice if isinstance(choice, str) else repr(choice) for choice in allowed)
         wanted = " or ".join(map(repr, allowed)) if len(allowed) == 2 else f"one of {named}"
         raise InputError(f"{name} must be {wanted}, got {value!r}")
+
+
+def undeclared(groups: Sequence[str]) -> str:
+    """Say that a row is of none of these groups.
+
+    >>> undeclared(["DE", "FR"])
+    "groups must be declared (DE, FR), got a row of another one: declare it or drop such rows with unknown='drop'"
+    """
+    return (
+        f"groups must be declared ({inert(', '.join(groups[:12]))}), got a row of another one: declare it or drop such "
+        f"rows with unknown='drop'"
+    )

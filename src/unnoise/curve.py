@@ -225,12 +225,12 @@ class NoisyCurve:
         for array in (self.first, self.last, self.numbers, self.ranks):
             array.flags.writeable = False
 
-    @cached_property
+    @property
     def width(self) -> Int64:
         """Counts in each block."""
         return self.last - self.first + 1
 
-    @cached_property
+    @property
     def above(self) -> Int64:
         """Rank above which boxes belong to each block of columns."""
         return self.last // STEEP

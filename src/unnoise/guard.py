@@ -42,7 +42,7 @@ from typing import Any, ClassVar, NoReturn, ParamSpec, SupportsIndex, TypeVar, c
 import numpy as np
 from numpy.typing import NDArray
 
-from ._sampler import _system_stream as system_stream
+from ._sampler import Keystream
 from .errors import PrivacyError
 
 __all__ = [
@@ -61,7 +61,7 @@ Array = TypeVar("Array", bound=NDArray[Any])
 
 def new_identity() -> bytes:
     """Return 16 random bytes of the operating system, in tests as well: the name of a noise vector or a process."""
-    return system_stream().words(2).tobytes()
+    return Keystream().words(2).tobytes()
 
 
 def _emptied_at_fork() -> mmap.mmap | None:

@@ -13,13 +13,14 @@ streaming ``group_by`` would do with exact counts when memory is short; where it
 few megabytes.
 
 Nothing is refused because of what the rows hold: the count of an item is clamped to 0…2⁶² (removals may take it below
-0, sums may pass 2⁶³), rows of undeclared groups are dropped, and no rows at all are counted like any others.
+0, sums may pass 2⁶³), rows of undeclared groups are dropped (unless somebody asked to be told of them), and no rows at
+all are counted like any others.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
@@ -30,7 +31,7 @@ from numpy.typing import NDArray
 
 from ._sampler import fill, open_stream
 from .arrays import Int64
-from .checks import check_integer
+from .checks import check_integer, undeclared
 from .curve import ALL_GROUPS, TOP, NoisyCurve, Released, exact_numbers, limited_blocks, rank_blocks
 from .errors import InputError, PrivacyError
 from .guard import unprotected
@@ -248,14 +249,18 @@ def _frame(batch: Rows, beside: Sequence[str]) -> pl.DataFrame:
 
 
 def count_exactly(
-    tables: Iterable[pl.DataFrame], unit: Unit, groups: Sequence[str] | None = None, *, together: bool = False
-) -> dict[str, Exactly]:
+    tables: Iterable[pl.DataFrame], unit: Unit, groups: Sequence[str] | None = None, *, together: bool = False,
+    unknown: str = "drop",
+) -> dict[str, Exactly]:  # fmt: skip
     """Return the exact profile of every declared group ("" where there are none), and first of all ``together``.
 
-    Persons who are limited keep at most ``unit.most`` occurrences over all groups, chosen uniformly at random. Where
-    the items are the persons and there are no groups, the limit is on the count itself, and the grid ends there.
+    Rows of other groups are left out, or with ``unknown="error"`` refused. Persons who are limited keep at most
+    ``unit.most`` occurrences over all groups, chosen uniformly at random. Where the items are the persons and there are
+    no groups, the limit is on the count itself, and the grid ends there.
     """
     names = [""] if groups is None else list(groups)
+    if groups is not None and unknown == "error":
+        tables = _declared(tables, groups)
     if unit.persons == "limited" or (unit.persons == "items" and unit.most is not None and groups is not None):
         tables = _limited(tables, unit, groups)
     seed = int(open_stream().words(1)[0])
@@ -293,6 +298,16 @@ def _by_group(table: pl.DataFrame, groups: Sequence[str] | None) -> list[tuple[i
     place = {name: index for index, name in enumerate(groups)}
     named = table.with_columns(pl.col("group").cast(pl.String)).filter(pl.col("group").is_in(list(groups)))
     return [(place[str(key[0])], part) for key, part in named.partition_by("group", as_dict=True).items()]
+
+
+def _declared(tables: Iterable[pl.DataFrame], groups: Sequence[str]) -> Iterator[pl.DataFrame]:
+    """Yield tables whose rows are all of declared groups, and refuse any other."""
+    import polars as pl
+
+    for table in tables:
+        if not table["group"].cast(pl.String).is_in(list(groups)).all():
+            raise InputError(undeclared(groups))
+        yield table
 
 
 class Tally:

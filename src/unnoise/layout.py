@@ -233,12 +233,12 @@ def guarantee(
     reports : how many reports two servers added up (shares of cells); 0 where there were none
 
     >>> print(guarantee(DiscreteLaplace(1), Layout(kind="hashed", cells=8)))
-    ε = 1 for one occurrence: adding or removing one occurrence of one item changes the probability of anything released by a factor of at most e^1 ≈ 2.72. A person with k occurrences: k times that ε. It holds for the state seen once or for what is released, not for both together.
+    ε = 1 for one occurrence: adding or removing one occurrence of one item changes the probability of anything released by a factor of at most e^1 ≈ 2.72. Replacing one by another: twice that ε. A person with k occurrences: k times that ε. It holds for the state seen once or for what is released, not for both together.
     """  # noqa: E501
     c, spent = layout.max_contributions, account or Account()
     if c is None:
         promise = in_words(noise.epsilon, "one occurrence", "one occurrence of one item")
-        parts = [promise, "A person with k occurrences: k times that ε."]
+        parts = [promise, "Replacing one by another: twice that ε. A person with k occurrences: k times that ε."]
     else:
         change = f"one person, with at most {c} occurrence{'s' if c > 1 else ''} in the call,"
         promise = in_words(noise.epsilon * c, "one person in one ingestion call", change)
@@ -273,7 +273,8 @@ def guarantee(
     if noises > 1 and not reports:
         parts.append(
             f"{noises} noises are added up here (epochs and merges): all snapshots together keep this ε for every "
-            f"occurrence; an occurrence added in one epoch and removed in another: twice that."
+            f"occurrence; an occurrence added in one epoch and removed in another: twice that; one counted in several "
+            f"of the sketches merged: that ε for each."
         )
     if noise.power < 1:
         parts.append(
@@ -284,11 +285,17 @@ def guarantee(
 
 
 def in_words(epsilon: Fraction, unit: str, change: str) -> str:
-    """Say what ε promises to a unit when ``change`` is added or removed."""
+    """Say what ε promises to a unit when ``change`` is added or removed; e^ε in as many digits as tell it from 1.
+
+    >>> [in_words(Fraction(e), "a row", "it").partition("most ")[2] for e in ("0.001", "1/20", "1", "20", "21")]
+    ['e^0.001 ≈ 1.001.', 'e^0.05 ≈ 1.05.', 'e^1 ≈ 2.72.', 'e^20 ≈ 485,000,000.', 'e^21.']
+    """
     exponent = tidy(epsilon)
     factor = f"e^({exponent})" if "/" in exponent else f"e^{exponent}"
     if epsilon <= 20:
-        factor += f" ≈ {math.exp(epsilon):.3g}"
+        more = math.expm1(epsilon)
+        digits = 2 - math.floor(math.log10(1 + more)) if more >= 1 else max(2, -math.floor(math.log10(more)))
+        factor += f" ≈ {round(1 + more, digits):,.{max(digits, 0)}f}"
     return (
         f"ε = {tidy(epsilon)} for {unit}: adding or removing {change} changes the probability of "
         f"anything released by a factor of at most {factor}."

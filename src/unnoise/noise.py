@@ -43,24 +43,19 @@ def exact_positive(name: str, value: Any) -> Fraction:
     """
     if value is None:
         raise InputError(f"{name} is required: 1.0 is a common start; see unnoise plan")
-    if isinstance(value, bool | np.bool_):
+    if isinstance(value, bool) or not isinstance(value, Rational | float | np.floating | Decimal | str):
         raise InputError(f"{name} must be a number, got {value!r}")
     try:
         if isinstance(value, Rational):  # NumPy's integers too, and fractions of them: 64 bits would not do later
             fraction = Fraction(int(value.numerator), int(value.denominator))
-        elif isinstance(value, float | np.floating | Decimal | str):
+        else:
             text = str(value).replace(" ", "")
             mantissa, _, exponent = text.lower().partition("e")
-            if not text.isascii():
-                raise ValueError("digits of another script, which Python would take for these")
-            if len(mantissa) > MOST_DIGITS or (exponent and abs(int(exponent)) > MOST_DIGITS):
-                raise ValueError(f"more than {MOST_DIGITS} digits, which alone would fill the memory")
+            long = len(mantissa) > MOST_DIGITS or abs(int(exponent or 0)) > MOST_DIGITS  # would fill the memory
+            if long or not text.isascii():  # digits of other scripts, which Python would take for these
+                raise ValueError
             fraction = Fraction(text)
-        else:
-            raise InputError(f"{name} must be a number, got {value!r}")
-    except (ValueError, OverflowError, ZeroDivisionError) as error:
-        if isinstance(error, InputError):
-            raise
+    except (ValueError, OverflowError, ZeroDivisionError):
         raise InputError(f"{name} must be a finite number, got {_short(repr(value))}") from None
     if fraction <= 0:
         raise InputError(f"{name} must be > 0, got {_short(value)}")

@@ -27,7 +27,9 @@ WINDOW = 1 << 17
 """Widest dense window of values counted by bincount; values outside go through np.unique."""
 
 
-def as_signed_integers(counts: Any, name: str = "noisy counts", *, secret: bool = False) -> Int64:
+def as_signed_integers(
+    counts: Any, name: str = "noisy counts", *, secret: bool = False, may_be_empty: bool = False
+) -> Int64:
     """Return ``counts`` as a one-dimensional int64 array, refusing whatever is not signed integers.
 
     No value of ``secret`` ones is in the message.
@@ -45,9 +47,9 @@ def as_signed_integers(counts: Any, name: str = "noisy counts", *, secret: bool 
         raise InputError(f"{name} must be a one-dimensional array of integers: {error}") from None
     if array.ndim != 1:
         raise InputError(f"{name} must be one-dimensional, got {array.ndim} dimensions")
-    if array.size == 0:
+    if array.size == 0 and not may_be_empty:
         raise InputError(f"{name} must not be empty")
-    if array.dtype.kind == "i":
+    if array.dtype.kind == "i" or array.size == 0:
         return array.astype(np.int64, copy=False)
     if array.dtype.kind == "u" or (
         array.dtype == object and all(isinstance(v, int) and not isinstance(v, bool) for v in array)
@@ -57,12 +59,12 @@ def as_signed_integers(counts: Any, name: str = "noisy counts", *, secret: bool 
             worst = array.max() if array.max() > bounds.max else array.min()
             raise InputError(f"{name} must fit into 64 bits{'' if secret else f', got {worst}'}")
         return array.astype(np.int64)
-    if array.dtype.kind == "f":
+    if array.dtype.kind == "f" and not secret:
         raise InputError(
             f"{name} must be signed integers with discrete Laplace noise, got floats "
             f"(rounded continuous Laplace is another law and would bias every answer)"
         )
-    raise InputError(f"{name} must be integers, got dtype {array.dtype}")
+    raise InputError(f"{name} must be integers, got {'floats' if array.dtype.kind == 'f' else f'dtype {array.dtype}'}")
 
 
 def tally(counts: Int64) -> tuple[Int64, Int64]:
@@ -136,6 +138,8 @@ class NoisyProfile:
     max_count: int | None = None
     cells: int = field(init=False)
     """Number of cells d."""
+    items: int = field(init=False)
+    """Number of items that the cells tell of: the whole domain of a sample, else one to a cell."""
 
     def __post_init__(self) -> None:
         if self.values.shape != self.tally.shape or self.values.ndim != 1 or self.values.size == 0:
@@ -145,11 +149,8 @@ class NoisyProfile:
         object.__setattr__(self, "cells", int(self.tally.sum()))
         if self.cells != self.layout.cells:
             raise InputError(f"the tally must add up to cells={self.layout.cells}, got {self.cells}")
-
-    @property
-    def items(self) -> int:
-        """Number of items that the cells tell of: the whole domain of a sample, else one to a cell."""
-        return self.layout.domain if self.layout.kind == "sampled" and self.layout.domain else self.cells
+        sampled = self.layout.domain if self.layout.kind == "sampled" else None
+        object.__setattr__(self, "items", sampled or self.cells)
 
     @property
     def fractions(self) -> Floats:

@@ -16,9 +16,10 @@ import numpy as np
 
 from ..arrays import Int64
 from ..baselines import BASELINES
+from ..checks import check_choice
 from ..errors import InputError, UnnoiseError
 from ..estimators.falling import falling
-from ..estimators.methods import METHODS, Fit, check_method
+from ..estimators.methods import METHODS, Fit
 from ..noise import DiscreteLaplace, Exact
 from ..noisy import NoisyProfile, tally
 from .advise import simulated_curve
@@ -107,8 +108,7 @@ def compare(
     law = DiscreteLaplace(epsilon)  # type: ignore[arg-type]
     chosen = list(methods) if methods else [m for m in METHODS if m != "lp" or values[-1] <= LP_RANGE]
     for method in chosen:
-        if method not in OTHERS:
-            check_method(method)
+        check_choice("method", method, (*sorted(METHODS), *OTHERS))
     rng = np.random.default_rng(seed)
     releases = [draw_noisy_profile(values, cells, law, rng) for _ in range(repetitions)]
     results = []

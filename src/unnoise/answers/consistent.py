@@ -133,6 +133,8 @@ class SiteTable(Columnar):
             for line in lines
         )
 
+    __repr__ = __str__
+
 
 def _span(periods: tuple[str, ...]) -> str:
     return periods[0] if len(periods) == 1 else f"{periods[0]} … {periods[-1]}" if periods else ""

@@ -134,15 +134,41 @@ def item_profile(
     """
     if noisy.layout.kind != "hashed":
         raise InputError(f"layout must be hashed for an item profile, got {noisy.layout.kind!r}")
-    if METHODS[method].items == "fitted":
-        law = collisions(noisy, max_count=max_count)
-        return _wrap(law.support, law.items, "items", noisy, {**law.diagnostics, **(diagnostics or {})}, law, max_count)
-    if noisy.layout.levels > 1:
+    law = collisions(noisy, max_count=max_count) if METHODS[method].items == "fitted" else None
+    if law is not None:
+        support, items, method, notes = law.support, law.items, "items", dict(law.diagnostics)
+    elif noisy.layout.levels > 1:
         raise InputError(f"method must be 'auto' for a sketch with levels, got {method!r}")
-    fit = estimate_law(noisy, method, norm)
-    support, items = decompound(fit, noisy)
-    notes = {**fit.diagnostics, "load": float(items.sum()) / noisy.cells}
-    return _wrap(support, items, method, noisy, {**notes, **(diagnostics or {})}, None, max_count)
+    else:
+        fit = estimate_law(noisy, method, norm)
+        support, items = decompound(fit, noisy)
+        notes = {**fit.diagnostics, "load": float(items.sum()) / noisy.cells}
+    notes |= diagnostics or {}
+    total = max(0.0, float(noisy.values.astype(float) @ noisy.tally))
+    if law is not None and max_count is None and len(law.used) < noisy.layout.levels:
+        support, items = _with_giants(support, items, total, noisy, law)
+    before, items = items, _calibrated(support, items, total)
+    number = float(items.sum())
+    if total == 0 or number == 0:  # an empty sketch has all its (no) items at count 1
+        support, items, number, before = np.ones(1, dtype=np.int64), np.ones(1), 0.0, np.zeros(1)
+    profile = ItemProfile(support, items / items.sum(), method, noisy, notes, max_count, number, law, before, total)
+    if law is None:
+        return profile
+    found, distinct, load = [], profile.distinct, float(notes["load"])
+    if load > HIGH_LOAD:
+        found.append(Notice("overload", f"about {load:.1f} items share each cell: shares of small counts are "
+                            f"uncertain; more cells would tell more"))
+    if distinct.marked:
+        _, low, high = sensible(distinct)
+        found.append(Notice("too-noisy", f"{TOO_NOISY}: the noise leaves the number of items open between {low} and "
+                            f"{high}"))
+    elif distinct.data_share < MOSTLY_MODEL:
+        found.append(Notice("model", f"the number of items is mostly the model's: the cells alone would leave it "
+                            f"{1 / math.sqrt(max(distinct.data_share, 1e-12)):.0f} times as uncertain; it is right for "
+                            f"profiles that are smooth in the logarithm of the count"))
+    if law.diagnostics["uncertified"]:
+        found.append(Notice("misfit", "no model fits the cells everywhere: some counts want more items than any gives"))
+    return replace(profile, notices=tuple(found))
 
 
 def _with_giants(
@@ -206,35 +232,3 @@ def _tilted(counts: Floats, items: Floats, total: float) -> Floats:
     c = math.exp(brentq(left, low, high, xtol=1e-12, rtol=1e-14))
     tilted = items * np.exp(-np.minimum(c * counts, 700.0))
     return np.asarray(tilted * (total / float(counts @ tilted)))
-
-
-def _wrap(
-    support: Int64, items: Floats, method: str, noisy: NoisyProfile, notes: dict[str, Any], law: ItemLaw | None,
-    max_count: int | None,
-) -> ItemProfile:
-    """Turn item numbers into shares, with notices; an empty sketch has all its (no) items at count 1."""
-    total = max(0.0, float(noisy.values.astype(float) @ noisy.tally))
-    if law is not None and max_count is None and len(law.used) < noisy.layout.levels:
-        support, items = _with_giants(support, items, total, noisy, law)
-    before, items = items, _calibrated(support, items, total)
-    number = float(items.sum())
-    if total == 0 or number == 0:
-        support, items, number, before = np.ones(1, dtype=np.int64), np.ones(1), 0.0, np.zeros(1)
-    profile = ItemProfile(support, items / items.sum(), method, noisy, notes, max_count, number, law, before, total)
-    if law is None:
-        return profile
-    found, distinct, load = [], profile.distinct, float(notes["load"])
-    if load > HIGH_LOAD:
-        found.append(Notice("overload", f"about {load:.1f} items share each cell: shares of small counts are "
-                            f"uncertain; more cells would tell more"))
-    if distinct.marked:
-        _, low, high = sensible(distinct)
-        found.append(Notice("too-noisy", f"{TOO_NOISY}: the noise leaves the number of items open between {low} and "
-                            f"{high}"))
-    elif distinct.data_share < MOSTLY_MODEL:
-        found.append(Notice("model", f"the number of items is mostly the model's: the cells alone would leave it "
-                            f"{1 / math.sqrt(max(distinct.data_share, 1e-12)):.0f} times as uncertain; it is right for "
-                            f"profiles that are smooth in the logarithm of the count"))
-    if law.diagnostics["uncertified"]:
-        found.append(Notice("misfit", "no model fits the cells everywhere: some counts want more items than any gives"))
-    return replace(profile, notices=tuple(found))

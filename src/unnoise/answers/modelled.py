@@ -41,12 +41,12 @@ from ..engine.channel import FAR, counts_in_blocks
 from ..engine.fourier import lattice
 from ..engine.posterior import Posterior
 from ..errors import ConvergenceError
-from ..estimators.auto import known_law
+from ..estimators.auto import SELDOM, known_law
 from ..estimators.linear import Function
 from .bands import Limits
 from .estimate import NO_END, Estimate
 from .profile import Profile, identity
-from .sums import bounded, xlogx
+from .sums import bounded, reaches, xlogx
 
 if TYPE_CHECKING:
     from ..estimators._ladder import Tail
@@ -225,6 +225,14 @@ class ModelledProfile(Profile):
         far = law.share, self.noisy.noise.variance
         return Grounds(law.posterior, 0, law.top, law.share, float(self.items), law.above, far)
 
+    @property
+    def tells(self) -> bool:
+        """Is there a model, are its limits finite, and is at most one item of SELDOM above the blocks?"""
+        try:
+            return math.isfinite(self.distinct.high) and SELDOM * self._grounds.above <= self.items
+        except ConvergenceError:
+            return False
+
     def _correlation(self, lo: Int64, hi: Int64) -> Floats:
         grounds = self._grounds
         weights = grounds.shares(np.maximum(lo, grounds.first), hi)
@@ -396,8 +404,19 @@ class ModelledProfile(Profile):
             far = float((self.mass * self.items)[above] @ np.asarray(g(self.support[above]), dtype=float))
             expected = float(grounds.means(g)[0] @ grounds.posterior.mean) + far
         value = value if self.method == "auto" else expected
+        down, up = self._margins(g, stderr, level)
+        return expected, stderr, min(expected, value) - down, max(expected, value) + up
+
+    def _margins(self, g: Function, stderr: float, level: float) -> tuple[float, float]:
+        """How far limits of Σ g(h) reach down and up: in a sample further on the side of giants that are not in it."""
+        share, number = self._grounds.share, self.mass * self.items
         margin = float(ndtri((1 + level) / 2)) * stderr
-        return expected, stderr, min(expected, value) - margin, max(expected, value) + margin
+        if share >= 1 or stderr == 0 or not math.isfinite(self._grounds.whole):
+            return margin, margin
+        values, mean = np.asarray(g(self.support), dtype=float), self._sum_value(g) / self.items
+        third = share * (1 - share) * float(number @ (values - mean) ** 3)
+        down, up = reaches(self.noisy, g, third, (share * stderr) ** 2, level)
+        return margin * down, margin * up
 
     def _sum_error(self, g: Function) -> float:
         """Standard error of Σ g(h): the blocks up to the last row, the items above it one by one.
@@ -448,8 +467,8 @@ class ModelledProfile(Profile):
             if total <= 0:
                 return Estimate(0.0, most / 2, 0.0, most, level, at, "model", 0.0, True)
             value, stderr = max(float(np.log(total) - weighted / total), 0.0), self._sum_error(change)
-            margin = float(ndtri((1 + level) / 2)) * stderr
-            low, high = max(0.0 if items.low <= 1 else value - margin, 0.0), max(min(value + margin, most), value)
+            down, up = self._margins(change, stderr, level)
+            low, high = max(0.0 if items.low <= 1 else value - down, 0.0), max(min(value + up, most), value)
             data_share = self._grounds.data_share(self._grounds.means(change)[0])
             return Estimate(value, stderr, low, high, level, at, "model", data_share, left_open(low, high))
 

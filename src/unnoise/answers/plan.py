@@ -272,7 +272,7 @@ def _check_items(items: Any, kind: str) -> int | None:
     if items is None:
         return None
     if kind == "known":
-        raise InputError("items must be left out for a known domain (kind), which has a cell for each; hashed has them")
+        raise InputError("items must be left out for the kind known, a cell for each; the kind hashed takes them")
     return check_integer("items", items, 1, 10**15)
 
 

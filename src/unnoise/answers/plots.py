@@ -211,7 +211,7 @@ COLOURS = ("#0b6e6e", "#c2571a", "#5b4a9c", "#2f7fc1", "#8a8f2a", "#a83a6c", "#6
 
 
 def plot_comparison(comparison: Comparison, path: str, *, new: bool = False) -> None:
-    """Write bars of both errors, and the cumulative curves of all estimators beside the truth.
+    """Write both errors on a line of ratios, and the cumulative curves of all estimators beside the truth.
 
     The end of the name says what is written; ``new``: not over a file that is there.
     """
@@ -224,15 +224,17 @@ def plot_comparison(comparison: Comparison, path: str, *, new: bool = False) -> 
     done = [result for result in comparison.results if result.profile is not None]
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), width_ratios=(1, 1.25), layout="constrained")
     places = np.arange(len(done))[::-1]
-    left.barh(places + 0.2, [r.l1 for r in done], 0.36, color=LIGHT["line"], label="ℓ1")
-    left.barh(places - 0.2, [r.w1 for r in done], 0.36, color=LIGHT["truth"], label="W1")
+    left.plot([r.l1 for r in done], places, "o", ms=8, color=LIGHT["line"], label="ℓ1")
+    left.plot([r.w1 for r in done], places, "D", ms=7, mfc="none", mew=1.8, color=LIGHT["truth"], label="W1")
+    left.grid(True, axis="y", color=LIGHT["grid"])
     left.set_yticks(places, [r.method for r in done])
     left.set_xscale("log")
     left.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     left.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     left.xaxis.set_minor_formatter(NullFormatter())
     left.set_xlabel("error, smaller is better")
-    left.legend(frameon=False)
+    left.margins(x=0.1)
+    left.legend(frameon=False, loc="upper left", bbox_to_anchor=(0, 1.1), ncols=2)
     reach = np.cumsum(comparison.how_many[::-1])[::-1]
     shown = comparison.values > 0
     for colour, result in zip(COLOURS, done):

@@ -74,7 +74,7 @@ class Row:
         """``"3"``, ``"3–4"`` or ``"5+"``."""
         if self.last is None:
             return f"{self.first:,}+"
-        return f"{self.first:,}" if self.last == self.first else f"{self.first:,}–{self.last:,}"
+        return _render.span(self.first, self.last)
 
 
 @dataclass(frozen=True)
@@ -241,6 +241,9 @@ class Profile:
         answer = self._answers(np.array([lo]), np.array([hi]), level, unit)
         value, stderr, low, high = (float(column[0]) for column in answer)
         return Estimate(value, stderr, low, high, level, lambda other: self._band(lo, hi, other, unit), self.kind)
+
+    __iter__ = None
+    """There is no last count, so a loop over all of them would never end."""
 
     def __getitem__(self, t: int) -> Estimate:
         t = check_integer("count", t, 0, NO_END - 1)

@@ -160,7 +160,7 @@ TOTAL = Question(
 )  # fmt: skip
 MEDIAN = Question(
     "median", "Median count", "half of the {many} occur at most this often",
-    "Half of the {many} {verb} at most {about} times.", lambda p: p.quantile(0.5), _true_median,
+    "Half of the {many} have a count of at most {about}.", lambda p: p.quantile(0.5), _true_median,
 )  # fmt: skip
 ENTROPY = Question(
     "entropy", "Entropy", "Shannon, in nats: how evenly occurrences spread", "The entropy is {about} nats.",

@@ -15,10 +15,11 @@ import math
 from typing import Any
 
 from ..curve import NoisyCurve
-from ..errors import ConvergenceError, InputError
+from ..errors import InputError
 from ..estimators.methods import METHODS, check_input, check_method, estimate_law
 from ..noise import DiscreteLaplace, Exact, exact_positive
 from ..noisy import NoisyCounts, NoisyProfile
+from .bands import step_error
 from .check import Cliff, check_claim, find_cliffs, warn_if_wrong
 from .profile import Profile
 
@@ -91,19 +92,15 @@ def reconstruct(
     fit = estimate_law(given, method, chosen, bound)
     notes = {**fit.diagnostics, **notes}
     found = Profile(fit.support, fit.mass, fit.method, profile, notes, bound, notices=fit.notices)
-    # Undoing the noise multiplies what the cells show by up to φ(π)^(−ρ). Where that is more than there are cells, as
-    # after many merges, an unbiased estimate says nothing. It depends on public parameters only.
-    vacuous = float(profile.noise.characteristic(math.pi)) * profile.cells <= 1
+    # Where an unbiased number of cells may be off by more than all of them, as after a few merges, it says nothing.
+    vacuous = 2 * step_error(profile.noise) >= math.sqrt(profile.cells)  # two standard errors; public parameters only
     return _by_model(found) if vacuous else found
 
 
 def _by_model(profile: Profile) -> Profile:
-    """Take the intervals of the model, where there is one."""
-    try:
-        other = profile.with_intervals("model")
-        return other if math.isfinite(other.distinct.high) else profile
-    except ConvergenceError:
-        return profile
+    """Take the intervals of the model, if it tells of the items."""
+    other: Any = profile.with_intervals("model")
+    return other if other.tells else profile
 
 
 def _from_curve(curve: NoisyCurve, method: str, bound: Any, clipped: bool) -> Profile:

@@ -27,6 +27,7 @@ import numpy as np
 from .. import __version__
 from ..arrays import Int64
 from ..curve import ALL_GROUPS
+from ..layout import in_words
 from ..noise import tidy
 from ..text import inert, inert_html
 from .estimate import Estimate, number, percent
@@ -304,11 +305,12 @@ def parameters(profile: Profile) -> str:
         "direct": "of the profile itself, on a grid that depends on no data",
     }
     epsilon, unit = protected(profile)
-    times = "one noise in every cell" if noise.power == 1 else "noises of merged sketches and later epochs add up"
+    counter = "number" if layout.kind == "direct" else "cell"
+    times = f"one noise in every {counter}" if noise.power == 1 else "noises of merged sketches and later epochs add up"
     spread = number(float(f"{math.sqrt(noise.variance):.2g}"))
-    factor = number(float(f"{math.exp(min(float(epsilon), 700.0)):.3g}"))
+    promise = in_words(epsilon, unit, unit).partition(": ")[2].removesuffix(".")
     facts = [
-        ("Privacy parameter ε", tidy(epsilon), f"{unit} changes the odds of any outcome at most {factor}-fold"),
+        ("Privacy parameter ε", tidy(epsilon), promise),
         ("Noise power ρ", tidy(noise.power), f"{times}; standard deviation {spread}"),
         ("Numbers released" if layout.kind == "direct" else "Cells", f"{profile.noisy.cells:,}", kinds[layout.kind]),
     ]

@@ -39,7 +39,7 @@ from ..estimators.linear import Function, functional
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
 
-__all__ = ["bounded", "check_growth", "entropy_limits", "sum_limits", "vectorised", "xlogx"]
+__all__ = ["bounded", "check_growth", "entropy_limits", "reaches", "sum_limits", "vectorised", "xlogx"]
 
 MOST_EXCESS = 6.0
 """Excess kurtosis up to which Cornish and Fisher's expansion is used: rarer noise is a step now and then, and half a
@@ -146,20 +146,30 @@ def bounded(value: float, found: Four, floor: float) -> tuple[float, float]:
 def _sampled(
     noisy: NoisyProfile, g: Function, total: float, noise: float, level: float, items: int, max_count: int | None
 ) -> tuple[float, float, float]:
-    """Variance of a sampled sum, that of the noise and (1 − r)·m·s²_g, and how much further limits reach down and up.
-
-    Warns where the skewness is large because of a few items, and not because of the noise.
-    """
+    """Variance of a sampled sum, noise and (1 − r)·m·s²_g, and how much further its limits reach down and up."""
     m, mean, left = noisy.cells, total / noisy.cells, 1 - noisy.cells / items
+    centre = float(np.rint(mean))  # of whole numbers whole ones are left, whose differences are exact
+    off = mean - centre
 
     def power(degree: int) -> float:
-        return functional(noisy, lambda t: (np.asarray(g(t), dtype=float) - mean) ** degree, max_count=max_count)[0]
+        found, _ = functional(noisy, lambda t: (np.asarray(g(t), dtype=float) - centre) ** degree, max_count=max_count)
+        return found
 
-    variance = noise + left * m * (max(power(2), 0.0) / max(m - 1, 1))
-    third = left * power(3)
+    square = power(2)
+    variance = noise + left * m * (max(square - m * off**2, 0.0) / max(m - 1, 1))
+    third = left * (power(3) - 3 * off * square + 2 * m * off**3)
+    return variance, *reaches(noisy, g, third, variance, level)
+
+
+def reaches(noisy: NoisyProfile, g: Function, third: float, variance: float, level: float) -> tuple[float, float]:
+    """How much further than a normal one's the limits of a sampled sum reach down and up, by its third moment.
+
+    Third moment and variance are those of the sum over the cells. Warns where it is skewed because of a few items, and
+    not because of the noise.
+    """
     skewness = UNSEEN * abs(third) / variance**1.5 if third else 0.0
     if skewness > SKEWED:
-        surely = max(0, int(noisy.values[-1]) - noisy.noise.reach(1 / (10 * m)))
+        surely = max(0, int(noisy.values[-1]) - noisy.noise.reach(1 / (10 * noisy.cells)))
         largest = float(np.asarray(g(np.array([surely])), dtype=float).reshape(-1)[0])
         share = min(1.0, largest**2 / max(variance, 1e-300))
         if share > CARRIED:
@@ -171,7 +181,7 @@ def _sampled(
     z = float(special.ndtri((1 + level) / 2))
     # Beyond SKEWED the transformation turns back; and what was sampled is no reason to reach less far the other way.
     further = max(-unskewed(-z, min(skewness, SKEWED)) / z, 1.0)
-    return (variance, 1.0, further) if third > 0 else (variance, further, 1.0)
+    return (1.0, further) if third > 0 else (further, 1.0)
 
 
 def unskewed(x: float, skewness: float) -> float:

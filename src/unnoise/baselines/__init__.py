@@ -28,11 +28,11 @@ from .mechanisms import (
     synthetic_graph,
     thresholded,
 )
-from .summaries import SampledProfile, VectorOfCounts, bucketed_profile, min_wise_sample, vector_of_counts
+from .summaries import SampledProfile, Summary, VectorOfCounts, bucketed_profile, min_wise_sample, vector_of_counts
 
 __all__ = [
-    "BASELINES", "Mechanism", "Released", "SampledProfile", "VectorOfCounts", "bucketed_profile", "graphical",
-    "karwa_degrees", "min_wise_sample", "synthetic_graph", "vector_of_counts",
+    "BASELINES", "SUMMARIES", "Mechanism", "Released", "SampledProfile", "Summary", "VectorOfCounts",
+    "bucketed_profile", "graphical", "karwa_degrees", "min_wise_sample", "synthetic_graph", "vector_of_counts",
 ]  # fmt: skip
 
 OCCURRENCE = "one occurrence"
@@ -81,4 +81,24 @@ BASELINES: dict[str, Mechanism] = {
         ),
     )
 }
-"""All mechanisms that give a profile, by name; :func:`vector_of_counts` gives reach and overlap only."""
+"""All mechanisms that give a private profile, by name."""
+
+SUMMARIES: dict[str, Summary] = {
+    s.name: s
+    for s in (
+        Summary(
+            "vector_of_counts", "local noise", "one item of a site",
+            "World Federation of Advertisers, cardinality estimation evaluation, 2020", vector_of_counts,
+            "reach and overlap, no profile",
+        ),
+        Summary(
+            "min_wise_sample", "no privacy", "", "M. Datar, S. Muthukrishnan, ESA 2002", min_wise_sample,
+            "a stream in little memory",
+        ),
+        Summary(
+            "bucketed_profile", "no privacy", "", "J. Chen, P. Indyk, D. Woodruff, ITCS 2024", bucketed_profile,
+            "a stream in little memory; their bound, not their algorithm, whose constants were not at hand",
+        ),
+    )
+}
+"""What else the field is compared with, by name."""

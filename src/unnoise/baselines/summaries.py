@@ -29,6 +29,7 @@ and their law q obeys v·q_v = Σ_t t·λ_t·q_{v−t} (Panjer), which gives λ_
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +42,7 @@ from ..errors import IncompatibleError
 from ..noise import DiscreteLaplace, Exact
 from .mechanisms import as_true_counts, noise
 
-__all__ = ["SampledProfile", "VectorOfCounts", "bucketed_profile", "min_wise_sample", "vector_of_counts"]
+__all__ = ["SampledProfile", "Summary", "VectorOfCounts", "bucketed_profile", "min_wise_sample", "vector_of_counts"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +70,18 @@ def vector_of_counts(hashes: NDArray[np.uint64], epsilon: Exact, *, buckets: int
     places = (np.unique(hashes) % np.uint64(buckets)).astype(np.int64)
     counted = np.bincount(places, minlength=buckets)
     return VectorOfCounts(counted + noise(buckets, epsilon), DiscreteLaplace(epsilon))
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One summary of the field: who is trusted, what ε protects ("" without ε), its source, and what we chose."""
+
+    name: str
+    model: str
+    unit: str
+    citation: str
+    run: Callable[..., Any]
+    chosen: str = ""
 
 
 WORD = 16

@@ -32,6 +32,10 @@ ORDER = (
 )  # fmt: skip
 
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
+
+
 class _NamedAlone:  # beside a class of Typer
     """Lets help show flags and arguments by their names: a type belongs where there is a value to give."""
 
@@ -117,11 +121,13 @@ def run() -> NoReturn:
 
 def main() -> None:
     """Run the command line; every error is one line."""
-    from . import answer, collector, experiments, files, sites  # noqa: F401  (registers the commands)
-
     _plain_warnings()
     try:
+        from . import answer, collector, experiments, files, sites  # noqa: F401  (registers the commands)
+
         result: Any = app(standalone_mode=False)
+        if result == INTERRUPTED:  # Typer has caught it, and says nothing
+            _say("interrupted")
         sys.stdout.flush()
     except UnnoiseError as error:
         _leave(in_options(str(error)))
@@ -131,7 +137,7 @@ def main() -> None:
         _leave(_usage(error))
     except (typer.Abort, KeyboardInterrupt):
         _say("interrupted")
-        raise SystemExit(130) from None
+        raise SystemExit(INTERRUPTED) from None
     except (BrokenPipeError, SystemExit) as error:
         if not _reader_has_left(error):
             raise
@@ -139,12 +145,13 @@ def main() -> None:
         raise SystemExit(0) from None
     except OSError as error:
         _leave(": ".join(str(part) for part in (error.filename, error.strerror or error) if part))
-    except MemoryError as error:
-        _leave(f"not enough memory: {error}; use fewer cells")
+    except MemoryError:  # whose words tell how many rows there were
+        _leave("not enough memory; profile needs less with --sketch, and a sketch with fewer --cells")
     except Exception as error:
         if os.environ.get("UNNOISE_DEBUG"):
             raise
-        _say(f"a fault of unnoise itself: {type(error).__name__}: {error} (UNNOISE_DEBUG=1 shows where)")
+        # what it says may be a value of the data
+        _say(f"a fault of unnoise itself: {type(error).__name__} (UNNOISE_DEBUG=1 shows what and where)")
         raise SystemExit(1) from None
     raise SystemExit(result if isinstance(result, int) else 0)
 
@@ -152,6 +159,8 @@ def main() -> None:
 def _usage(error: Exception) -> str:
     """Say what was wrong with the command line, and where to look."""
     message = str(getattr(error, "format_message", lambda: error)()).strip().rstrip(".")
+    fix = r"\1 must be an integer, got another text"
+    message = re.sub(r"^Invalid value for '([^']+)': .*valid integer.*$", fix, message)
     context = getattr(error, "ctx", None)
     return f"{message} (see {context.command_path if context else 'unnoise'} --help)"
 

@@ -89,6 +89,8 @@ def check_answers(showing: Showing, inputs: Iterable[str | None]) -> Asked:
         raise InputError(f"--at-least must be whole numbers ≥ 1 and < 10^18 with commas between, got {given}")
     what = ITEM if showing.noun == ITEM.one else noun(showing.noun)
     asked = Asked(None if parts is None else tuple(map(int, parts)), showing.headline, what)
+    if showing.output == "-" and showing.as_json:
+        raise InputError("--json and --output - must not both write to standard output; leave one of them out")
     check_output(showing.output, inputs, force=showing.force, document=True)
     return asked
 

@@ -7,7 +7,9 @@ makes no sense cannot be made, and so nothing is read for it. Below the requests
 from __future__ import annotations
 
 import inspect
+import os
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -243,7 +245,11 @@ class Comparing(Data):
         str | None, typer.Option("--domain", metavar="N", help="Size of the domain: the rest has count 0.")
     ] = None
     method: Annotated[
-        list[str] | None, typer.Option("--method", metavar="NAME", help="Only these estimators; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--method", metavar="NAME",
+            help="Only these; may be repeated. Estimators, direct, or systems of the field: hay, manurangsi, …",
+        ),
     ] = None
     repetitions: Annotated[int, typer.Option("--repetitions", metavar="N", help="Noisy releases to average over.")] = 1
     plot: Annotated[
@@ -322,22 +328,30 @@ def as_cells(text: str, name: str = "cells") -> int:
 
 
 def as_names(text: str) -> list[str]:
-    """Return names separated by commas; a name with a comma is put in double quotes.
+    """Return names separated by commas or on lines of their own; one with a comma is put in double quotes.
 
-    >>> as_names('EWR, JFK,"a, b"')
-    ['EWR', 'JFK', 'a, b']
+    >>> as_names('EWR, JFK,"a, b"'), as_names("EWR\\nJFK\\n")
+    (['EWR', 'JFK', 'a, b'], ['EWR', 'JFK'])
     """
     import csv
+    from io import StringIO
 
-    return [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
+    if os.path.isfile(text):
+        lines = f'"$(cat {shlex.quote(text)})"'
+        raise InputError(f"--groups must be names, got a file, {text}; {lines} gives its lines")
+    try:
+        rows = list(csv.reader(StringIO(text, newline=""), skipinitialspace=True))
+    except csv.Error as error:
+        raise InputError(f"groups must be names between commas or on lines of their own: {error}") from None
+    return [name.strip() for row in rows for name in row]
 
 
 def as_seed(text: str) -> int:
     """Return a seed of the hash, drawn now where ``random`` is asked for."""
-    from .._sampler import _system_stream
+    from .._sampler import Keystream
 
     if text == "random":
-        return _system_stream().bits(64)
+        return Keystream().bits(64)
     try:
         return int(text.encode("ascii"))
     except ValueError:

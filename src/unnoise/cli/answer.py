@@ -6,8 +6,10 @@ reconstructed. In the direct model the rows are here, so the noise goes on the p
 
 from __future__ import annotations
 
+import _imp
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,7 +20,7 @@ from functools import partial, reduce
 from importlib import import_module
 from operator import add
 from pathlib import Path
-from threading import Thread
+from threading import Thread, Timer, current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConvergenceError, InputError, OverloadError, UnnoiseError
@@ -340,10 +342,12 @@ def local_path(path: str) -> Iterator[Path]:
                 raise InputError(f"one file must be given here, got {len(others) + 1} in quotes; leave the quotes out")
         yield Path(path)
         return
+    from ..reading.formats import standard_input
+
     with tempfile.TemporaryDirectory(prefix="unnoise-") as folder:
         copy = Path(folder) / "standard-input"
         with open(copy, "wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
+            shutil.copyfileobj(standard_input(), file)
         try:
             yield copy
         except UnnoiseError as error:
@@ -397,12 +401,32 @@ def _answers_imported() -> Iterator[None]:
         for name in ("reconstruct", "items", "render"):
             import_module(f"unnoise.answers.{name}")
 
-    thread = Thread(target=work)
-    thread.start()
+    thread = Thread(target=work, daemon=True)
+    with _interrupts_between_imports():
+        thread.start()
+        yield
+        thread.join()
+
+
+@contextmanager
+def _interrupts_between_imports() -> Iterator[None]:
+    """Put off Ctrl-C while Python's import lock is taken: raised there, both may be lost, and the process hangs."""
+
+    def put_off(*_: Any) -> None:
+        if not _imp.lock_held():
+            raise KeyboardInterrupt
+        again = Timer(0.01, os.kill, (os.getpid(), signal.SIGINT))
+        again.daemon = True
+        again.start()
+
+    if current_thread() is not main_thread() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, put_off)
     try:
         yield
     finally:
-        thread.join()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def reconstruct_all(
@@ -435,6 +459,8 @@ def _held_rows(batches: Iterable[Rows], *, persons_are_items: bool = False) -> I
     import polars as pl
 
     for rows in batches:
+        if rows.types is None:  # a column that is stated to hold nothing, of whatever type
+            continue
         table = {str(i): column for i, column in enumerate(rows.columns)}
         table |= {} if rows.counts is None else {"times": rows.counts}
         table |= {} if rows.person is None or persons_are_items else {"person": rows.person[0]}
@@ -458,7 +484,7 @@ def direct_profiles(request: Profiling) -> tuple[dict[str, DirectProfile], str]:
             exact = {"": listed(pairs)}
         else:
             rows = _held_rows(with_progress(source, wanted), persons_are_items=request.persons_are_items)
-            exact = count_exactly(rows, unit, groups, together=whole is not None)
+            exact = count_exactly(rows, unit, groups, together=whole is not None, unknown=request.unknown)
     charge.write(request.output, force=request.force)
     from ..api import release_and_answer  # loads SciPy, which no error above has to wait for
 

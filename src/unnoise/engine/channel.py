@@ -51,8 +51,8 @@ MOST_STRIDE, STRAY = 100, 4.0
 EM_STEPS, LEAST = 20, 1e-9
 """Steps of EM to begin with, towards the cells and not yet rough; share of the mean mass that every block keeps."""
 
-LARGEST = 1 << 12
-"""Noisy counts above are not asked what they are multiples of: the others tell."""
+LARGEST, ANGLES = 1 << 12, 1 << 15
+"""Noisy counts above are not asked what they are multiples of: the others tell. Angles to a turn: eight to a count."""
 
 
 def resolved(noise: DiscreteLaplace, stride: int = 1) -> int:
@@ -95,25 +95,36 @@ def counts_in_blocks(first: int, top: int, dense: int, per_octave: int) -> Int64
 def likely_strides(values: Int64, tally: Int64, noise: DiscreteLaplace) -> list[int]:
     """Return p if all counts may be multiples of p > 1 and the cells could show that they are not: the largest such.
 
-    If they are, E cos(2πjv/p) = φ(2πj/p)^ρ for all j, and otherwise it is less. By how much it could be less shows at
-    half the angle, where odd multiples are turned round.
+    If they are, E cos(2πjv/p) = φ(2πj/p)^ρ for all j, and otherwise it is less. By how much it could be less? A single
+    hill, and 0, are near to multiples of many numbers, and tell nothing: at some smaller angle they have turned round
+    whole as well, and all but what lies elsewhere is as high there as noise leaves it.
     """
     near = values <= LARGEST
     values, tally = values[near], tally[near]
     cells, strides = int(tally.sum()), np.arange(MOST_STRIDE, 1, -1)
 
-    def told(angle: Floats) -> tuple[Floats, Floats, Floats]:
-        """Means of the cosine, seen and for noise alone, and how far apart they may be."""
-        seen, mean = np.cos(np.outer(angle, values)) @ tally / max(cells, 1), noise.characteristic(angle)
+    def heights(angle: Floats) -> tuple[Floats, Floats]:
+        """Means of the cosine for noise alone, and how far from them the seen ones may be."""
+        mean = noise.characteristic(angle)
         variance = (1 + noise.characteristic(2 * angle)) / 2 - mean**2
-        return seen, mean, STRAY * (np.sqrt(np.maximum(variance, 0.0) / max(cells, 1)) + 1 / max(cells, 1))
+        return mean, STRAY * (np.sqrt(np.maximum(variance, 0.0) / max(cells, 1)) + 1 / max(cells, 1))
 
-    seen, mean, error = told(2 * np.pi / strides)
-    may = (mean - seen < error) & (mean > error)
+    def seen(angle: Floats) -> Floats:
+        return np.asarray(np.cos(np.outer(angle, values)) @ tally / max(cells, 1))
+
+    mean, error = heights(2 * np.pi / strides)
+    may = (mean > error) & (mean - seen(2 * np.pi / strides) < error)
+    if not may.any():
+        return []
+    angles = np.linspace(0, np.pi, ANGLES // 2 + 1)
+    noisy = np.fft.rfft(np.bincount(values % ANGLES, weights=tally, minlength=ANGLES)).real / cells
+    mean_there, error_there = heights(angles)
+    surely = (noisy - error_there) / np.maximum(mean_there, 1e-300)
     for p, height, doubt in zip(strides[may].tolist(), mean[may], error[may]):
-        turned, unturned, _ = told(np.array([np.pi / p]))
-        seen, mean, error = told(2 * np.pi * np.arange(1, p // 2 + 1) / p)
-        if height * (1 - turned[0] / unturned[0]) > 2 * doubt and (mean - seen < error).all():
+        elsewhere = 1 - max(0.0, surely[ANGLES // (4 * p) : 3 * ANGLES // (4 * p) + 1].max())
+        every = 2 * np.pi * np.arange(1, p // 2 + 1) / p
+        mean, error = heights(every)
+        if height * elsewhere > 2 * doubt and (mean - seen(every) < error).all():
             return [p]
     return []
 

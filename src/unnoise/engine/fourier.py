@@ -122,13 +122,13 @@ def row_ends(ends: Int64, unit: int) -> Int64:
     return np.unique(-(-(ends - half) // unit) * unit + half).astype(np.int64)
 
 
-def rows_of(values: Int64, tally: Int64, noise: DiscreteLaplace, last: int) -> tuple[Int64, dict[int, float]]:
-    """Return the last noisy count of each row, up to ``last`` (all above are one more row), and where cells crowd.
+def rows_of(values: Int64, tally: Int64, noise: DiscreteLaplace, last: int) -> Int64:
+    """Return the last noisy count of each row, up to ``last``; all above are one more row.
 
     Rows are an eighth of the noise wide, far up 1/PER_OCTAVE of an octave unless the cells there, or beside, are not
     spread evenly over windows as wide as the noise.
     For ρ = 1 what lies below 0 carries no information and is one row with 0; else rows reach down as far as noise is
-    likely to go. A crowd is the middle of the fullest row among cells not spread evenly, with its excess of cells.
+    likely to go.
     """
     unit = lattice(noise)
     fine = max(1, int(math.sqrt(noise.variance) / FINENESS) // unit) * unit
@@ -140,16 +140,14 @@ def rows_of(values: Int64, tally: Int64, noise: DiscreteLaplace, last: int) -> t
     ends = row_ends(np.concatenate(wide), unit)
     running = np.concatenate([[0], np.cumsum(tally)])
     inner = [np.arange(end, start, -fine)[::-1] for start, end in pairwise(ends)]
-    crowds, rough = {}, np.zeros(len(inner), dtype=bool)
+    rough = np.zeros(len(inner), dtype=bool)
     blurred = max(1, round(math.sqrt(noise.variance) / fine))  # within a deviation the noise spreads cells evenly
     for i, (start, within) in enumerate(zip(ends, inner)):
         below = running[np.searchsorted(values, np.append(start, within), side="right")].astype(float)
         if _uneven(np.diff(below[::-blurred][::-1])):
-            seen = np.diff(below)
-            crowds[int(within[seen.argmax()]) - fine // 2] = float(seen.max() - seen.mean())
             rough[max(0, i - BESIDE) : i + BESIDE + 1] = True
     rows = [within if finer else within[-1:] for within, finer in zip(inner, rough)]
-    return np.concatenate([ends[:1], *rows]).astype(np.int64), crowds
+    return np.concatenate([ends[:1], *rows]).astype(np.int64)
 
 
 def _uneven(seen: Floats) -> bool:

@@ -2,10 +2,10 @@
 
 **The rule.**
 
-1. With the count 0 apart, where there is one, then with no head and with longer ones, every family (:mod:`.walk`)
+1. With the count 0 apart, where there is one, and without, or with the first step free, every family (:mod:`.walk`)
    is climbed over its strengths, from where its walk spreads by ± 3 to stiffer ones and then to looser ones, each fit
    from the last mode, while a straight line through the last two scores ends less than PAST nats below the peak. A
-   family BEHIND nats behind the best with the same head tries no further heads.
+   family BEHIND nats behind the best with the same head tries no other.
 2. Periods are fitted if the best model, or the leader that follows the cells least, shows any (:mod:`.walk`): a
    loose walk takes a pattern over and then misses nothing.
 3. The steps that stand out (4 robust deviations) are set free in the best model of each family, at the cost of naming
@@ -46,9 +46,7 @@ from .channel import FAR, Blocks, Channel, blur_of, first_apart, resolved
 from .fourier import FourierChannel
 from .points import Places, pulled_points
 from .walk import (
-    APART_FIRST,
     FAMILIES,
-    HEADS,
     PERIODS,
     Family,
     Ladder,
@@ -91,9 +89,6 @@ ROUNDS, FREEINGS, MOST_ATOMS = 5, 4, 12
 
 FINE_BELOW = 160
 """Blocks from which on none is cut and no count looked for that towers over others: searches take long enough."""
-
-TRAPPED = 10.0
-"""Nats to a block by which no sound mode is less likely than the start, which has followed every chance: about one."""
 
 STRAYING, STIFFER = (0.1, 1.0, 10.0), 6
 """Variances by which counts stray from a walk, each by itself: by a third, a factor of e and one of e³; decades by
@@ -148,21 +143,9 @@ class Search:
                 self.best, self.most = model, max(self.most, model.score)
 
     def walks(self) -> None:
-        """Families with heads, once more from loose walks if that was a trap; then periods, then free steps.
-
-        A rough start is so unlikely under a stiff walk that the way down from there may lead to where no cell is
-        explained, and nothing leads back: more items than the cells can show.
-        """
-        share, floor = shares(FAMILIES, self.channel.grid), self.most
+        """Families with heads; then periods, then free steps and counts astray."""
+        share = shares(FAMILIES, self.channel.grid)
         self._with_heads(share)
-        if self.best is None:
-            trapped = self.fits > 0 and floor == -np.inf
-        else:  # less likely than the start by more than any sound mode is
-            start = self.channel.at(self.channel.widths * np.exp(self.start)).value
-            trapped = self.channel.at(self.best.mass).value < start - TRAPPED * self.start.size
-        if trapped:
-            self.models, self.best, self.leaders, self.most = [], None, {}, floor
-            self._with_heads(share, loose=True)
         models = [self.best, min(self.leaders.values(), key=lambda leader: leader.value, default=None)]
         for period in sorted({p for model in models if model for p in likely_periods(self.channel, model.mass)}):
             family = Family("t", 2, period=period)
@@ -173,28 +156,26 @@ class Search:
             if isinstance(self.channel, FourierChannel) and leader.score > self.most - BEHIND:
                 self._set_astray(leader, self.channel.blocks)
 
-    def _with_heads(self, share: dict[Family, float], *, loose: bool = False) -> None:
+    def _with_heads(self, share: dict[Family, float]) -> None:
         """Climb every family with each of the heads, while it is near the best with the same head.
 
         Where there is a count 0 it is apart at first: zeros are no sign of how the other counts are spread.
         """
         grid, alive = self.channel.grid, list(share)
-        for head in HEADS if grid.counts[0] > 0 else APART_FIRST:
+        for head in dict.fromkeys(head for family in share for head in family.heads(grid)):
             found = {
-                family: self._explored(family, head, share[family], loose=loose)
-                for family in alive if head in family.heads(grid)
-            }  # fmt: skip
+                family: self._explored(family, head, share[family]) for family in alive if head in family.heads(grid)
+            }
             scores = {family: -np.inf if model is None else model.score for family, model in found.items()}
             most = max(scores.values(), default=-np.inf)
             alive = [family for family in alive if scores.get(family, np.inf) > most - BEHIND]
 
-    def _explored(self, family: Family, head: int, share: float, *, loose: bool = False) -> Model | None:
+    def _explored(self, family: Family, head: int, share: float) -> Model | None:
         """Climb a family with one head, beginning at the best mode so far; keep the best if it leads."""
         grid, best = self.channel.grid, self.best
         ladder = family.ladder(grid, self.level, head)
         rungs = len(ladder.strengths)
         log_weight = math.log(share / len(family.heads(grid)) / rungs) - self.named
-        ladder = replace(ladder, first=rungs - 1) if loose else ladder
         found = self.ascend(ladder, self.start if best is None else best.theta, log_weight)
         if found is not None and (family not in self.leaders or found.score > self.leaders[family].score):
             self.leaders[family] = found
@@ -270,7 +251,6 @@ class Search:
             if better is None or better.score <= found.score:
                 break
             found = better
-
 
     def _set_astray(self, found: Model, blocks: Blocks) -> None:
         """Let every count stray from the walk by itself, further and further, while the evidence grows."""

@@ -30,9 +30,9 @@ it gains. A search that stops short of the tolerance says so.
 
 **Families**, their ladders and shares of the prior are in docs/estimators.md (*Walks*, *search*): order 2 or 3 in t,
 log(1 + t) or log t, rising in precision, on the base 1/t! (C(n, t) where no count is above n), of some period. Where
-counts begin at 0 or 1 the first steps, a *head*, may be free, and a count 0 is then a run by itself: how many cells are
-empty and how many hold one item are starting values both. Where counts reach their bound n, an item was counted at some
-of n occasions, and binomial laws, what chance makes of that, weigh as much as all other families together.
+counts begin at 0 or 1 the first step, the *head*, may be free, and a count 0 is then a run by itself: how many cells
+are empty and how many hold one item are starting values both. Where counts reach their bound n, an item was counted at
+some of n occasions, and binomial laws, what chance makes of that, weigh as much as all other families together.
 
 **Periods.** Counts may be heaped: even numbers only, multiples of 5, round numbers. Two signs of it are looked for at
 the best smooth profile f, with law m = K f. *A pattern it has missed*: let c be the logarithms of factors on the
@@ -66,7 +66,7 @@ from ..arrays import Floats, Int64
 from .channel import Channel, Grid, S, Seeing
 
 __all__ = [
-    "APART_FIRST", "FAMILIES", "HEADS", "JUMP", "LEVEL", "PERIODS", "Family", "Ladder", "Mode", "Model", "Prior",
+    "FAMILIES", "HEADS", "JUMP", "LEVEL", "PERIODS", "Family", "Ladder", "Mode", "Model", "Prior",
     "Strayed", "Walk", "find_mode", "likely_periods", "shares",
 ]  # fmt: skip
 
@@ -86,7 +86,7 @@ class Walk:
     """The prior of order ``order`` in the coordinate ``x`` over runs whose counts have ``position`` 0, 1, … in them.
 
     ``base`` is what θ is a walk around; ``level`` the mean of θ at the start of a run: that of even shares of 1, unless
-    given. ``log_det`` is log det D.
+    given. ``log_det`` is log det D. ``starts_twice`` says whether the first count stands apart from the others.
     """
 
     def __init__(
@@ -117,6 +117,7 @@ class Walk:
         self.spread = np.square(self.rows).sum(axis=0)
         self.log_det = float(np.log(np.abs(self.rows[order])).sum())
         self.free = np.zeros(self.size, dtype=bool)
+        self.starts_twice = bool((self.fixed[:2] == 1 / LEVEL**2).sum() == 2)
 
     def freed(self, steps: Int64) -> Walk:
         """The same walk with just these steps free."""
@@ -303,11 +304,8 @@ def find_mode(
 
 # ── families ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-HEADS = (0, 1, 4)
-"""How many steps after the start may be free together; the first of them sets the count 0 apart, where there is one."""
-
-APART_FIRST = (1, 0, 4)
-"""The order in which they are tried then: a family that fails with 0 apart fails without."""
+HEADS = (0, 1)
+"""How many steps after the start may be free; it sets the count 0 apart, where there is one."""
 
 STRAIGHT = 0.1
 """How far the stiffest walk of a ladder strays from a polynomial over the whole grid, in standard deviations of θ."""
@@ -338,12 +336,14 @@ class Family:
     def heads(self, grid: Grid) -> tuple[int, ...]:
         """Heads to be tried: none where 1 is far; in log t the count 0 is always free, of a pattern it may be no part.
 
-        A longer one must leave a step that is not free.
+        A head must leave a step that is not free. A count 0 is apart at first: a family that fails so fails without.
         """
-        if grid.counts[0] > 1 or self.period:
-            return HEADS[: 1 + (grid.counts[0] == 0)]
-        least, *longer = HEADS[1:] if self.coordinate == "log t" and grid.counts[0] == 0 else HEADS
-        return least, *(head for head in longer if head < grid.walked - self.order)
+        first = int(grid.counts[0])
+        if first == 0 and self.coordinate == "log t":
+            return HEADS[1:]
+        if first > 1 or grid.walked <= self.order + 1 or (first == 1 and self.period):
+            return HEADS[:1]
+        return HEADS if first else HEADS[::-1]
 
     def ladder(self, grid: Grid, level: float, head: int) -> Ladder:
         """The walk over a grid whose runs begin around ``level``, with strengths λ in decades; a head frees 0.
@@ -396,7 +396,7 @@ def shares(families: Sequence[Family], grid: Grid) -> dict[Family, float]:
     last = grid.counts[: grid.walked].max(initial=0.0)
     suited = [
         family for family in families
-        if grid.walked > family.order + 2 * family.period + family.heads(grid)[0]
+        if grid.walked > family.order + 2 * family.period + min(family.heads(grid))
         and not (family.factorial and last > SMALL)
     ]  # fmt: skip
     others = [family for family in suited if not family.factorial]

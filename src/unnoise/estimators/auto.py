@@ -63,8 +63,9 @@ MOST_ROWS = 600
 LONGEST = 1 << 18
 """Counts of all runs together at most: the length of a transform that takes a few milliseconds."""
 
-FURTHEST = 4096
-"""Last count of a posterior at most, unless the noise reaches further."""
+FURTHEST, FARTHER, SELDOM = 4096, 1 << 15, 10
+"""Last count of a posterior at most, and where more than one cell of SELDOM lies above it, unless the noise reaches
+further."""
 
 ROUNDING = 1e-8
 """Cells expected in a row beside those of the law: above what a transform rounds, far below what any cell is worth."""
@@ -402,7 +403,8 @@ def known_law(noisy: NoisyProfile, max_count: int | None = None) -> KnownLaw | N
 
 
 def _last(noisy: NoisyProfile) -> int:
-    """Where the cells become sparse: the end of the last dense run, within FURTHEST or the reach of the noise."""
+    """Where the cells become sparse: the end of the last dense run, within FURTHEST, FARTHER or the noise's reach."""
     runs = dense_runs(*noisy.folded(), window_of(noisy.noise))
-    longest = max(FURTHEST, noisy.noise.reach(1e-4))
+    many = noisy.tally[noisy.values > FURTHEST].sum() > noisy.cells / SELDOM
+    longest = max(FARTHER if many else FURTHEST, noisy.noise.reach(1e-4))
     return max(3, int(np.minimum(runs[runs[:, 0] <= longest, 1], longest).max(initial=0)))

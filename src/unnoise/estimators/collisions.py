@@ -12,8 +12,7 @@ levels together; the plain logarithm is left with counts above the last row, whe
 small correction, and with the plain methods.
 
 Blocks. Single counts at first, then 12 to the octave, of all counts or of the multiples of a number where the cells
-show one; within wide blocks counts that stand out (:func:`._ladder.spikes`), or at which cells crowd, have masses of
-their own.
+show one; within wide blocks counts that stand out (:func:`._ladder.spikes`) have masses of their own.
 
 Levels. A level that holds a share p of the items in m cells has λ_t = p·N_t/m, and the likelihood multiplies over
 the levels: those with a load near 1 speak, the emptier ones are noise, the fuller ones (load > MOST_LOADED) are left
@@ -41,9 +40,7 @@ from ..engine.channel import (
     FAR,
     Blocks,
     begun,
-    blur_of,
     counts_in_blocks,
-    first_apart,
     likely_strides,
     one_thread,
     resolved,
@@ -80,9 +77,8 @@ FEW = 8
 LONGEST, FARTHEST, RARE = 4096, 1 << 15, 100
 """Last row at most, and where more than one cell of RARE lies above it; items above it are found one by one."""
 
-MOST_SPIKES, MOST_CROWDS = 64, 4
-"""Atoms to begin with, within wide blocks: counts that stand out, or else where cells crowd; certificates may ask for
-more."""
+MOST_SPIKES = 64
+"""Atoms to begin with, within wide blocks: counts that stand out; certificates may ask for more."""
 
 START_LOAD = 8.0
 """Items per cell at most to begin with: from a load that no cell can show, no step leads back."""
@@ -199,7 +195,8 @@ def collisions(noisy: NoisyProfile, *, max_count: int | None = None) -> ItemLaw:
     if min(part.noisy.tally[part.noisy.values > usual].sum() / part.noisy.cells for part in used) > HIDDEN:
         raise overload(noisy, used)
     values, tally = combine([(part.noisy.values, part.noisy.tally) for part in used])
-    channels = [_channel(used, max_count, stride) for stride in (*likely_strides(values, tally, noisy.noise), 1)]
+    strides = (*likely_strides(values, tally, noisy.noise), 1)
+    channels = [channel for stride in strides for channel in _channels(used, max_count, stride)]
     channel = channels[-1]
     top, last = int(channel.blocks.stop[channel.blocks.covered - 1]) - 1, channel.law.last
     near = sum(float(np.minimum(part.noisy.values, last) @ part.noisy.tally) / part.share for part in used) / len(used)
@@ -211,8 +208,12 @@ def collisions(noisy: NoisyProfile, *, max_count: int | None = None) -> ItemLaw:
     return _assemble(parts, used, search, posterior(search, lambda each: _start(each, near)), top)
 
 
-def _channel(used: Sequence[Range], max_count: int | None, stride: int) -> FourierChannel:
-    """Lay out blocks and rows for the ranges used; one block is for counts above the last, unless there are none."""
+def _channels(used: Sequence[Range], max_count: int | None, stride: int) -> list[FourierChannel]:
+    """Lay out blocks and rows for the ranges used; one block is for counts above the last, unless there are none.
+
+    Single counts that stand out have masses of their own. Three in a row may be the top of a hill, whose sides do not
+    stand out: then there are two ways to lay the blocks out, first with those about the hill cut into pieces.
+    """
     noise = used[0].noisy.noise
     largest = max(1, max(int(part.noisy.values[-1]) for part in used))
     few = max(_from_above(part.noisy, FEW) for part in used)
@@ -220,24 +221,21 @@ def _channel(used: Sequence[Range], max_count: int | None, stride: int) -> Fouri
     most = min(max(_from_above(part.noisy, part.noisy.cells // RARE) for part in used), FARTHEST)
     last = max(1, min(largest, reached, max(LONGEST, most, noise.reach(1e-4))))
     parts: list[Part] = []
-    crowds: dict[int, float] = {}
     for part in used:
         values, tally = part.noisy.values, part.noisy.tally
-        ends, crowded = rows_of(values, tally, noise, min(last, max(1, int(values[-1]))))
+        ends = rows_of(values, tally, noise, min(last, max(1, int(values[-1]))))
         parts.append(Part.of(values, tally, ends, part.share))
-        crowds |= crowded
     top = last if max_count is None else min(last, max_count)
     blocks = Blocks.covering(counts_in_blocks(1, max(1, top // stride), DENSE, PER_OCTAVE), stride)
     if largest > last and (max_count is None or max_count > last):
         blocks = blocks.with_atoms(np.array([FAR], dtype=np.int64))
     clear = spikes([part.noisy for part in used], top, stride) if lattice(noise) == 1 else NONE
-    atoms = clear[clear > DENSE * stride][:MOST_SPIKES]
-    if not atoms.size:
-        full = [round(count / stride) * stride for count in sorted(crowds, key=lambda each: -crowds[each])]
-        full = [count for count in full if DENSE * stride < count <= top]
-        atoms = first_apart(full, blur_of(noise), MOST_CROWDS)  # a hill is one crowd
-    blocks = blocks.with_atoms(atoms)
-    return FourierChannel(blocks, tuple(parts), noise, collide=True, bound=max_count)
+    clear = clear[clear > DENSE * stride][:MOST_SPIKES]
+    peaks = clear[np.isin(clear - stride, clear) & np.isin(clear + stride, clear)]
+    hill = np.isin(clear, np.concatenate([peaks - stride, peaks, peaks + stride]))
+    laid = [blocks.cut(clear[hill], resolved(noise, stride)).with_atoms(clear[~hill])] if peaks.size else []
+    return [FourierChannel(each, tuple(parts), noise, collide=True, bound=max_count)
+            for each in (*laid, blocks.with_atoms(clear))]  # fmt: skip
 
 
 def _told_apart(channel: FourierChannel, top: int) -> Int64:

@@ -12,19 +12,20 @@ where w(0) = g(0) − β(g(1) − g(0)) replaces the mean of D g; a declared bou
 
     w(t) = g(t) − κ·Δ²g(t)  (0 < t < n),   w(0) = (g(0) − a·g(1))/(1−a),   w(n) = (g(n) − a·g(n−1))/(1−a).
 
-**ρ > 1.** No folding; g may go on below 0 in any way. A straight line through g(0) and g(1) leaves Σ h as the plain sum
-of the cells; for integer ρ :func:`functional` and :func:`linear`, which see the data, take the continuation of least
-variance instead (below). Integer ρ: w = D^ρ g. Fractional ρ: D^ρ = D^r P with r = ⌈ρ⌉ and P the convolution by the
-noise law of power r − ρ < 1 (by FFT of its characteristic function): differences first, then an average with positive
-weights, hence no cancellation.
+**ρ > 1.** No folding; g may go on below 0 in any way. Where it begins as a polynomial (of degree 4 at most) that is the
+way, so that Σ h is the plain sum of the cells and no power has a kink, else a straight line; for integer ρ
+:func:`functional` and :func:`linear`, which see the data, take the continuation of least variance instead (below).
+Integer ρ: w = D^ρ g. Fractional ρ: D^ρ = D^r P with r = ⌈ρ⌉ and P the convolution by the noise law of power r − ρ < 1
+(by FFT of its characteristic function): differences first, then an average with positive weights, hence no
+cancellation.
 
 **Variance.** Σ_cells w(v) is unbiased for Σ_cells g(h) and Σ_cells (w² − W[g²])(v) for its variance, W[g²] being
 the weights of g². For ρ = 1 the bracket is a sum of squares, never negative and free of cancellation:
 κ²(Δ²g)² + κ(g(t+1)−g(t))² + κ(g(t)−g(t−1))² inside, κ(g(1)−g(0))² at 0. For ρ > 1 it is evaluated after
 subtracting a nearby value of g, which changes nothing (Σ taps = 1) and keeps the digits.
 
-**Below 0** a count cannot be. For integer ρ > 1 (ρ = 1 folds, which does the same; a fractional ρ goes on as a straight
-line) the continuation of g is taken that gives its estimate the least variance.
+**Below 0** a count cannot be. For integer ρ > 1 (ρ = 1 folds, which does the same; a fractional ρ goes on as above)
+the continuation of g is taken that gives its estimate the least variance.
 
 w is unbiased for g if Σ_v p(v − h)·w(v) = g(h) for every count h ≥ 0, p the law of the noise. That leaves w free where
 no count can be: w = D^ρ G is unbiased for *every* G that equals g at 0, 1, 2, …. Which G is taken decides the variance
@@ -273,7 +274,7 @@ def _first_entries(noisy: NoisyProfile, continuation: Continuation) -> Floats:
     """f[t] for t < 2ρ, which are all the entries that values below ρ have a part in."""
     times = int(noisy.noise.power)
     x = np.arange(continuation.low - times, 4 * times + 1)
-    table = np.stack([_straight(partial(np.equal, t), x) for t in range(2 * times)], axis=1)
+    table = np.stack([_continued(partial(np.equal, t), x) for t in range(2 * times)], axis=1)
     w = _filter(table, second_difference_weight(noisy.noise), times).T
     head = continuation.top - continuation.low + 1
     w[:, :head] = continuation.least(w[:, :head])
@@ -347,7 +348,7 @@ def _repeated_weights(g: Function, values: Int64, noise: DiscreteLaplace) -> tup
     for start in range(0, values.size, CHUNK):
         part = slice(start, start + CHUNK)
         around = values[part] + np.arange(-times, times + 1)[:, None]
-        table = _straight(g, around)
+        table = _continued(g, around)
         middle = table[times].copy()
         table -= middle
         excess = _filter(table, kappa, times)[0]
@@ -371,7 +372,7 @@ def _averaged_weights(g: Function, values: Int64, noise: DiscreteLaplace) -> tup
         last = int(ascending[stop - 1])
         _refuse_above_limit(last - first + 2 * reach, noise)
         window = np.arange(first - reach - times, last + reach + times + 1)
-        table = _straight(g, window)
+        table = _continued(g, window)
         middle = table[table.size // 2]
         table -= middle
         at = ascending[start:stop] - first
@@ -383,10 +384,12 @@ def _averaged_weights(g: Function, values: Int64, noise: DiscreteLaplace) -> tup
     return w, spread
 
 
-def _straight(g: Function, x: Int64) -> Floats:
-    """g, continued below 0 as a straight line."""
+def _continued(g: Function, x: Int64) -> Floats:
+    """g, continued below 0 as the polynomial that it begins as, else as a straight line."""
     table, below = _evaluate(g, np.maximum(x, 0)), x < 0
-    table[below] = continued(_evaluate(g, np.arange(2)), x[below], 1)
+    head = _evaluate(g, np.arange(DEGREES[-1] + 3))
+    degree = next((n for n in DEGREES if not np.diff(head, n=n + 1).any()), 1)
+    table[below] = continued(head[: degree + 1], x[below], degree)
     return table
 
 

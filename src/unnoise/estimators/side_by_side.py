@@ -94,6 +94,9 @@ CHANCE = (0.0, 0.5, 1.0)
 PRECISION = 1e-3
 """Relative error allowed to every formula, so that no combination of statistics is believed beyond it."""
 
+FINEST = 1e-2
+"""Items that a statistic may always be off by: where noise is weak or cells are few, all of them may be alike."""
+
 
 @dataclass(frozen=True, eq=False)
 class Together:
@@ -173,8 +176,9 @@ class _Part:
 
     @property
     def covariance(self) -> Floats:
-        """Of the statistics."""
-        return covariance(self.blocks, self.blocks) + np.diag(self.errors**2)
+        """Of the statistics: of each no less than a small part of an item, where all cells are alike."""
+        found = covariance(self.blocks, self.blocks) + np.diag(self.errors**2)
+        return np.asarray(found + np.diag(np.maximum((FINEST / self.cells) ** 2 - np.diag(found), 0.0)))
 
 
 def _hashed_part(means: Means, scale: float) -> _Part:

@@ -188,14 +188,17 @@ class PanPrivateModular(Guarded):
 
     @quiet
     def update(self, items: Any, counts: Any = None) -> None:
-        """Add occurrences: items are cell numbers, counts (default 1) any integers. A refused call changes nothing.
+        """Add occurrences: items are cell numbers, counts (default 1) any integers; no items are welcome as well.
 
-        What is outside 0 … d−1 is refused, and the error tells that there was such an item: check before, or drop.
+        A refused call changes nothing. What is outside 0 … d−1 is refused, and the error tells that there was such an
+        item: check before, or drop.
         """
-        where = as_signed_integers(items, "items", secret=True)
-        if int(where.min()) < 0 or int(where.max()) >= self.cells:
+        where = as_signed_integers(items, "items", secret=True, may_be_empty=True)
+        if ((where < 0) | (where >= self.cells)).any():
             raise InputError(f"items must be between 0 and {self.cells - 1}, got one that is not")
-        amounts = np.ones(1, dtype=np.int64) if counts is None else as_signed_integers(counts, "counts", secret=True)
+        amounts = np.ones(1, dtype=np.int64)
+        if counts is not None:
+            amounts = as_signed_integers(counts, "counts", secret=True, may_be_empty=True)
         if counts is not None and amounts.shape != where.shape:
             raise InputError(f"counts must be as long as items, got {amounts.size} and {where.size}")
         with self._lock:

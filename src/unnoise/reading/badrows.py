@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ..text import inert
 from .formats import LINE, Dialect, Location, open_bytes
+from .streams import expected
 
 if TYPE_CHECKING:
     from .source import Source
@@ -43,7 +44,7 @@ def explain(source: Source, where: Location | None, error: BaseException, *, row
         known = WITHOUT_VALUES.match(first)
         first = known[0] if known else f"a value cannot be read or converted ({type(error).__name__})"
     if source.sql is not None:
-        return _explain_query(first)
+        return _explain_query(first, source.sql)
     kind = source.kind
     reason = f": {first}" if kind.typed else ""  # what readers say of structure; of text they quote the text
     if where is None or isinstance(where, str):
@@ -72,11 +73,19 @@ def explain(source: Source, where: Location | None, error: BaseException, *, row
     return f"{where}: not readable as {kind.name}{reason}; is it something else? say so with --format"
 
 
-def _explain_query(first: str) -> str:
+def _explain_query(first: str, sql: str) -> str:
+    """Say what a reader said of a query, and the fix.
+
+    >>> _explain_query("unsupported function 'user'", "SELECT user FROM data")
+    'the query failed: SQL has a word user of its own; a column of this name needs quotes: "user"'
+    """
+    word = re.match(r"unsupported function '(\w+)'", first)
+    if word and not re.search(rf"\b{word[1]}\s*\(", sql, re.IGNORECASE):
+        return f'the query failed: SQL has a word {word[1]} of its own; a column of this name needs quotes: "{word[1]}"'
     hint = ""
     if "cannot compare string with numeric" in first or ("str" in first and "arithmetic" in first):
         hint = "; columns of CSV are text: write CAST(name AS BIGINT)"
-    elif "not found" in first or "unable to find" in first:
+    elif "relation" in first and "not found" in first:
         hint = "; the table is called data"
     return f"the query failed: {first}{hint}"
 
@@ -108,7 +117,7 @@ def _bad_csv_row(path: Location, separator: str, dialect: Dialect) -> str:
             if len(fields) > width:
                 sign = {"\t": "tab", ",": "comma"}.get(separator, separator)
                 return (
-                    f"{path}, row {row}: {width} fields expected, got {len(fields)}; "
+                    f"{path}, row {row}: {expected(width)}, got {len(fields)}; "
                     f"put quotes around values that hold a {sign}"
                 )
             last, start = start + 1, reader.line_num

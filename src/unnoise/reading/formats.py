@@ -14,6 +14,7 @@ import difflib
 import glob
 import os
 import shlex
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 __all__ = [
     "FORMATS", "LINE", "QUERY", "Dialect", "Format", "Location", "as_text", "brief", "collect_batches",
     "column_of_counts", "column_of_integers", "compression_of", "expand", "format_of", "item_column", "no_rows",
-    "open_bytes", "require_columns", "require_once", "uuid_columns", "uuid_text", "viewed_batches",
+    "open_bytes", "require_columns", "require_once", "require_plain", "standard_input", "uuid_columns", "uuid_text",
+    "viewed_batches",
 ]  # fmt: skip
 
 Location = Path | str
@@ -188,6 +190,26 @@ def format_of(where: Location, given: str | None) -> str:
     raise InputError(f"{where}: the format is not clear from the name; add --format with one of {', '.join(FORMATS)}")
 
 
+PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"PK\x03\x04": "zip"}
+"""How compressed files begin."""
+
+
+def require_plain(label: str, head: bytes) -> None:
+    """Refuse what begins as a compressed file does, and would be taken for text that is no UTF-8."""
+    for begins, name in PACKED.items():
+        if head.startswith(begins):
+            raise InputError(
+                f"{label}: must be text, got {name}; decompress it first, or let a file's name end in .gz, .zst or .bz2"
+            )
+
+
+def standard_input() -> BinaryIO:
+    """Return the bytes of standard input."""
+    if sys.stdin is None:
+        raise InputError("standard input is closed; send the rows by a pipe (… | unnoise … -), or name a file")
+    return sys.stdin.buffer
+
+
 def open_bytes(where: Location) -> BinaryIO:
     """Open a file for reading, decompressed."""
     import bz2
@@ -225,12 +247,12 @@ def collect_batches(lazy: pl.LazyFrame, chunk: int, *, whole_rows: bool) -> Iter
     yield from found
 
 
-def viewed_batches(where: Location | None, format: str, names: Sequence[str]) -> Iterator[pl.DataFrame] | None:
+def viewed_batches(where: Location, names: Sequence[str]) -> Iterator[pl.DataFrame] | None:
     """Return batches of an Arrow file by Arrow itself where a column is a view: polars may lose all its rows."""
     import polars as pl
     import pyarrow as pa
 
-    schema = _arrow_schema(where, format) if format == "arrow" and isinstance(where, Path) else None
+    schema = _arrow_schema(where, "arrow") if isinstance(where, Path) else None
     if schema is None or not any(str(schema.field(name).type).endswith("_view") for name in names):
         return None
     options = pa.ipc.IpcReadOptions(included_fields=[schema.get_field_index(name) for name in names])
@@ -291,20 +313,25 @@ def require_columns(label: str, wanted: Sequence[str], have: Sequence[str]) -> N
                 other for other in have if other.lower().strip() == name.lower().strip()
             ]
             more = ", …" if len(have) > 12 else ""
-            hint = f"did you mean {' or '.join(near)}?" if near else f"there is {', '.join(list(have)[:12])}{more}"
+            there = f"there is {', '.join(list(have)[:12])}{more}" if have else "there is none"
+            hint = f"did you mean {' or '.join(near)}?" if near else there
             raise InputError(f"{label}: no column {name!r}; {_other_delimiter(have) or hint}")
 
 
 def _other_delimiter(have: Sequence[str]) -> str:
-    """Say so where a header that was read as one column seems to be several, or no UTF-8.
+    """Say so where a header that was read as one column seems to be several, a comment, or no UTF-8.
 
     >>> _other_delimiter(["url;user"]), _other_delimiter(["url", "user"])
     ("there is one column, 'url;user': is another delimiter needed?", '')
+    >>> _other_delimiter(["# Nodes: 3"])
+    "its first line begins with '#': leave comments out, grep -v '^#' FILE | unnoise … -"
     """
     if any("\0" in name for name in have):
         return "its header looks like UTF-16; convert the file: iconv -f utf-16 -t utf-8"
     if any("\ufffd" in name for name in have):
         return "its header is not UTF-8; convert the file: iconv -f latin1 -t utf-8"
+    if have and have[0].startswith("# "):
+        return "its first line begins with '#': leave comments out, grep -v '^#' FILE | unnoise … -"
     several = len(have) == 1 and any(sign in have[0] for sign in ";\t|, ")
     return f"there is one column, {have[0]!r}: is another delimiter needed?" if several else ""
 

@@ -15,11 +15,11 @@ terminal and nowhere else; a row that cannot be read is named on standard error.
 from __future__ import annotations
 
 import os
-import sys
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -44,6 +44,8 @@ from .formats import (
     open_bytes,
     require_columns,
     require_once,
+    require_plain,
+    standard_input,
     uuid_columns,
     uuid_text,
     viewed_batches,
@@ -54,6 +56,12 @@ if TYPE_CHECKING:
     import polars as pl
 
 __all__ = ["CHUNK", "FORMATS", "LINE", "Source", "Wanted", "open_source"]
+
+NO_FLOATS = "must hold text or integers to name groups, got floats, whose texts are 1.0, 2.0, …; write it as integers"
+"""Said of a column of groups."""
+
+WORDS = {"int": "integers", "str": "text"}
+"""What errors call the types of a column."""
 
 CHUNK = 1 << 20
 """Rows in a batch, half as many where columns are text: fewer would cost time, more would cost memory."""
@@ -94,6 +102,7 @@ class Source:
     name : for messages: a path, "standard input" or "the query"
     kind : what the format says of the rows: types, fixed columns; that of a query is the result's
     places : the files and addresses, none for standard input
+    given : the format that somebody named for the files of a query, or None where their names tell
 
     wheres : what is read one after the other: each file, or once the stream or the query over all of them
     headless : whether the rows alone tell the columns, so that nothing is known of them where there are no rows
@@ -105,6 +114,7 @@ class Source:
     dialect: Dialect = field(default_factory=Dialect)
     sql: str | None = None
     stream: BinaryIO | None = field(default=None, compare=False)
+    given: str | None = None
     wheres: Sequence[Location | None] = field(init=False, compare=False)
     headless: bool = field(init=False, compare=False)
 
@@ -155,20 +165,40 @@ class Source:
             return tuple("int" if wanted.integers else "str" for _ in wanted.columns)
         if self.stream is not None:
             raise InputError("the types of a stream are not known beforehand; write it to a file first")
-        return self._stated_types(self.wheres[0], wanted)
+        return tuple(kind or "str" for kind in self._stated_types(wanted))
 
-    def _stated_types(self, where: Location | None, wanted: Wanted) -> tuple[str, ...]:
-        """Return the types of an item by what the file says of its columns, all of them: a row must not be what tells.
+    def _stated_types(self, wanted: Wanted) -> list[str | None]:
+        """Return the types of an item by what all files say of their columns: a row must not be what tells.
 
-        Columns of a wrong type are refused.
+        None for a column that is stated to hold nothing. Columns of a wrong type are refused, as are files that differ.
         """
+        found: list[str | None] = [None] * len(wanted.columns)
+        told: list[str] = [""] * len(wanted.columns)
+        for where in self.wheres:
+            label = str(where or self.name)
+            for i, kind in enumerate(self._types_in(where, wanted)):
+                if kind is not None and found[i] not in (None, kind):
+                    raise InputError(
+                        f"{label}: column {wanted.columns[i]} must hold {WORDS[str(found[i])]}, as in {told[i]}, got "
+                        f"{WORDS[kind]}; write it as in the other files, or count them apart"
+                    )
+                found[i], told[i] = found[i] or kind, told[i] or (label if kind else "")
+        return found
+
+    def _types_in(self, where: Location | None, wanted: Wanted) -> list[str | None]:
         import polars as pl
 
         with _readable(self, where):
             schema = self._schema(where, wanted)
-        require_columns(str(where or self.name), wanted.names, list(schema))
-        empty = pl.DataFrame([no_rows(name, schema[name], str(where or self.name)) for name in wanted.names])
-        return self._clean(empty, wanted, where, 0).types or ()
+        label = str(where or self.name)
+        require_columns(label, wanted.names, list(schema))
+        empty = pl.DataFrame([no_rows(name, schema[name], label) for name in wanted.names])
+        self._clean(empty, wanted, where, 0)  # refuses columns of a wrong type
+        items = [item_column(empty[name], label).dtype == pl.Int64 for name in wanted.columns]
+        return [
+            None if schema[name] == pl.Null else "int" if integers or wanted.integers else "str"
+            for name, integers in zip(wanted.columns, items)
+        ]
 
     def pairs(self) -> list[tuple[int, int]] | None:
         """Return each frequency with its number of items, where that is all the data say (a frequency list)."""
@@ -206,10 +236,10 @@ class Source:
 
     def batches(self, wanted: Wanted, chunk: int | None = None) -> Iterator[Rows]:
         """Yield the rows in batches of at most ``chunk``: where nobody says so, fewer of text than of integers."""
-        stated = self.kind.typed and self.stream is None
+        types = self._stated_types(wanted) if self.kind.typed and self.stream is None else []
+        slim = set(types) == {"int"} and wanted.person is None and wanted.group is None
+        most = chunk or (CHUNK if slim else CHUNK // 2)
         for where in self.wheres:
-            slim = stated and set(self._stated_types(where, wanted)) == {"int"}
-            most = chunk or (CHUNK if slim and wanted.person is None and wanted.group is None else CHUNK // 2)
             offset = 0
             for frame in self.frames(where, wanted, most):
                 yield self._clean(frame, wanted, where, offset)
@@ -233,7 +263,7 @@ class Source:
                 lazy = self._lazy(where, wanted)
                 require_columns(label, names, lazy.collect_schema().names())
                 texts = uuid_columns(where, kind.name, names) if kind.typed else []
-                viewed = None if texts else viewed_batches(where, kind.name, names)
+                viewed = viewed_batches(where, names) if where and kind.name == "arrow" and not texts else None
                 found = viewed or collect_batches(lazy.select(names), chunk, whole_rows=not kind.typed)
                 found = (frame.with_columns(map(uuid_text, texts)) for frame in found) if texts else found
         with _readable(self, where, rows=True):
@@ -248,6 +278,8 @@ class Source:
         require: Callable[[list[str]], None] = lambda have: require_columns(label, wanted.names, have)  # noqa: E731
         with nullcontext(self.stream) if where is None else open_bytes(where) as opened:
             assert opened is not None
+            if where is None and not kind.typed and isinstance(opened, BufferedReader):
+                require_plain(label, opened.peek(4))
             sign = dialect.delimiter or kind.delimiter
             yield from kind.stream(Wants(opened, wanted.names, require, label, dialect.header, sign, dialect.quote))
 
@@ -265,18 +297,32 @@ class Source:
                 )
             table = scan(place, self.dialect, None if wanted is None or where is None else wanted.names)
             if where is None and kind.name == "arrow":  # a query has them in memory where polars might lose them
-                viewed = list(viewed_batches(place, kind.name, table.collect_schema().names()) or ())
+                viewed = list(viewed_batches(place, table.collect_schema().names()) or ())
                 table = pl.concat(viewed).lazy() if viewed else table
             tables.append(table)
         if where is not None:
             return tables[0]
+        self._require_one_schema([table.collect_schema() for table in tables])
         with pl.SQLContext({"data": pl.concat(tables)}) as context:
             assert self.sql is not None
             return context.execute(self.sql, eager=False)
 
+    def _require_one_schema(self, schemas: Sequence[pl.Schema]) -> None:
+        """Refuse files that do not fit below each other, by what they say of their columns."""
+        first = schemas[0]
+        for place, schema in zip(self.places, schemas):
+            if list(schema) != list(first):
+                must, got = (", ".join(list(one)[:12]) for one in (first, schema))
+                raise InputError(f"{place}: a query needs the columns of {self.places[0]}, {must}, in order, got {got}")
+            for name, kind in schema.items():
+                if kind != first[name]:
+                    raise InputError(
+                        f"{place}: a query needs column {name} to be {first[name]}, as in {self.places[0]}, got {kind}"
+                    )
+
     def _queried(self, place: Location) -> Format:
         """Return the format of a file for a query; its columns must be known without a row, or a row would tell."""
-        kind = FORMATS[format_of(place, None)]
+        kind = FORMATS[format_of(place, self.given)]
         if kind.name == "ndjson" or (kind.delimiter and not self.dialect.header):
             raise InputError(
                 f"{place}: --sql needs columns that are named without a row, got {kind.name} without a header; "
@@ -298,16 +344,19 @@ class Source:
                 series = column_of_integers(series, label, offset) if wanted.integers else item_column(series, label)
             else:
                 series = as_text(series, label)
+            if name == wanted.group and frame[name].dtype.is_float():
+                raise InputError(f"{label}: column {name} {NO_FLOATS}")
             columns.append(series)
         complete = pl.DataFrame(columns)
         if any(series.null_count() for series in columns):
             complete = complete.drop_nulls()
         items = [complete[name] for name in wanted.columns]
         whole = [series.dtype == pl.Int64 for series in items]
+        untold = not wanted.integers and any(frame[name].dtype == pl.Null for name in wanted.columns)
         person, group = (None if name is None else (complete[name],) for name in (wanted.person, wanted.group))
         return Rows(
             tuple(series.to_numpy() if integers else series for series, integers in zip(items, whole)),
-            tuple("int" if integers else "str" for integers in whole),
+            None if untold else tuple("int" if integers else "str" for integers in whole),
             complete.height,
             counts=None if wanted.counts is None else complete[wanted.counts].to_numpy(),
             person=person,
@@ -353,7 +402,7 @@ def open_source(
     if kind.query is not None:
         return Source(str(places[0]), kind, tuple(places), dialect, sql)
     if sql is not None:
-        return Source("the query", QUERY, tuple(places), dialect, sql)
+        return Source("the query", QUERY, tuple(places), dialect, sql, given=format)
     name = str(places[0]) if len(places) == 1 else f"{names[0]} ({len(places)} files)"
     return Source(name, kind, tuple(places), dialect)
 
@@ -368,7 +417,7 @@ def _standard_input(
     kind = FORMATS[format or "csv"]
     if kind.stream is None:
         raise InputError(f"{kind.name} cannot be read from standard input; write it to a file first")
-    return Source("standard input", kind, (), dialect, None, stream or sys.stdin.buffer)
+    return Source("standard input", kind, (), dialect, None, stream or standard_input())
 
 
 def _begins(where: Path) -> bytes:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 __all__ = [
-    "LINE", "Queried", "Wants", "duckdb", "frequency_pairs", "read_arrow", "read_csv", "read_freq_count",
+    "LINE", "Queried", "Wants", "duckdb", "expected", "frequency_pairs", "read_arrow", "read_csv", "read_freq_count",
     "read_lines", "read_ndjson", "read_uniq", "sqlite",
 ]  # fmt: skip
 
@@ -86,7 +86,7 @@ def read_csv(wants: Wants) -> Iterator[pl.DataFrame]:
 
     def note(row: Any) -> str:
         where = f", row {row.number}" if row.number else ""
-        bad.append(f"{wants.label}{where}: {row.expected_columns} fields expected, got {row.actual_columns}")
+        bad.append(f"{wants.label}{where}: {expected(row.expected_columns)}, got {row.actual_columns}")
         return "error"
 
     have = csv.read_csv(
@@ -222,6 +222,11 @@ def _none_of(schema: Any) -> list[Any]:
     return [pa.record_batch([pa.array([], type=field.type) for field in schema], schema=schema)]
 
 
+def expected(fields: int) -> str:
+    """Say how many fields a row must have."""
+    return f"{fields} field{'s' * (fields != 1)} expected"
+
+
 def _first_line(stream: BinaryIO) -> tuple[bytes, bytes]:
     """Return the first record's line and what was read past it (a header has no line break in its quotes)."""
     block = bytearray()
@@ -322,7 +327,7 @@ def sqlite(path: Path, sql: str | None) -> Queried:
         rows = base.execute(f"SELECT {quoted} FROM ({query})")
         schema = {name: types[name] for name in names}
         while batch := rows.fetchmany(min(chunk, FETCHED)):
-            columns = {name: [_as(row[i], schema[name], name) for row in batch] for i, name in enumerate(names)}
+            columns = {name: [_as(row[i], schema[name], path, name) for row in batch] for i, name in enumerate(names)}
             yield pl.DataFrame(columns, schema=schema)
 
     return Queried(types, frames)
@@ -338,7 +343,7 @@ def _affinity(declared: str) -> Any:
     return pl.Float64 if any(word in kind for word in ("REAL", "FLOA", "DOUB")) else pl.String
 
 
-def _as(value: Any, kind: Any, name: str) -> Any:
+def _as(value: Any, kind: Any, path: Path, name: str) -> Any:
     """Give a value the type of its column; SQLite does not insist on it, items must."""
     import polars as pl
 
@@ -346,7 +351,10 @@ def _as(value: Any, kind: Any, name: str) -> Any:
         return value
     if kind == pl.Int64:
         if not isinstance(value, int):
-            raise InputError(f"column {name} must hold integers, as it declares, got {type(value).__name__}")
+            raise InputError(
+                f"{path}: column {name} must hold integers, as it declares, got another value; "
+                f'cast it in --sql: CAST("{name}" AS TEXT) AS "{name}"'
+            )
         return value
     return value.hex() if isinstance(value, bytes) else str(value)
 

@@ -11,7 +11,7 @@ import hmac
 from base64 import urlsafe_b64encode
 from dataclasses import dataclass
 
-from .._sampler import _system_stream as system_stream
+from .._sampler import Keystream
 from ..errors import InputError
 
 __all__ = ["ROLES", "Visitor", "allowed", "hash_of", "matches", "new_token", "split"]
@@ -47,7 +47,7 @@ def new_token(role: str) -> tuple[str, str, str]:
     """Return the whole token, its name and the hash of its secret."""
     if role not in ROLES:
         raise InputError(f"role must be one of {', '.join(ROLES)}, got {role!r:.80}")
-    drawn = system_stream().words(5).tobytes()
+    drawn = Keystream().words(5).tobytes()
     name, secret = drawn[:8].hex(), urlsafe_b64encode(drawn[8:]).decode().rstrip("=")
     return f"un_{name}_{secret}", name, hash_of(secret)
 

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from ..protocols.shares.server import Side
     from .client import Client
 
-__all__ = ["make_app", "service_of", "task_of", "visitor_of"]
+__all__ = ["DIGEST", "make_app", "service_of", "task_of", "visitor_of"]
 
-_DIGEST = re.compile(r"[0-9a-f]{64}")
+DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def make_app(
@@ -204,7 +204,7 @@ async def _take(request: Request) -> Response:
     visitor = await visitor_of(request, "send")
     task = await task_of(request)
     digest = request.path_params["digest"]
-    if not _DIGEST.fullmatch(digest):
+    if not DIGEST.fullmatch(digest):
         raise Problem(400, "no digest", "the address must end in the SHA-256 of the file, 64 hexadecimal digits")
     period = task.check_period(request.query_params.get("period", "once"))
     fresh, row = await service_of(request).take(

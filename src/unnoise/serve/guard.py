@@ -172,6 +172,8 @@ class Guard:
                 await problem(403, "another site", "forms are taken from this server's own pages only")(
                     scope, receive, marked
                 )
+            elif "\0" in scope["path"]:  # no table of Postgres can even be asked for it
+                await problem(404, "not found", "a name must hold no zero byte")(scope, receive, marked)
             else:
                 await self.app(scope, receive, marked)
         finally:

@@ -18,9 +18,9 @@ from starlette.routing import BaseRoute, Route
 
 from ..errors import InputError
 from ..protocols.shares import Server, Task
-from ..protocols.shares.server import SIDES, Side
+from ..protocols.shares.server import SIDES, Side, side_of
 from ..protocols.shares.task import unpack
-from .app import service_of, visitor_of
+from .app import DIGEST, service_of, visitor_of
 from .guard import Problem
 
 __all__ = ["Shelf", "share_routes"]
@@ -36,6 +36,8 @@ class Shelf:
             raise InputError(f"side must be {' or '.join(SIDES)}, got {side!r:.80}")
         self.folder, self.side = folder / "shares", side
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if any(side_of(task) not in (side, None) for task in self.folder.iterdir()):
+            raise InputError(f"the data folder must be of one side for ever, got --side {side} and shares of the other")
         self._lock, self._open = threading.Lock(), dict[str, Server]()
 
     def make(self, message: bytes) -> tuple[str, bool]:
@@ -51,7 +53,7 @@ class Shelf:
         """Return the server of a task, as it was when it was last heard of."""
         with self._lock:
             if task not in self._open:
-                if not task.isalnum() or not (self.folder / task / "server").is_file():
+                if not DIGEST.fullmatch(task) or not (self.folder / task / "server").is_file():
                     raise KeyError(
                         f"there is no task {task!r:.80} here: the collector's administrator makes a period known to "
                         f"both servers (unnoise task shares)"
@@ -124,18 +126,18 @@ async def _receive(request: Request) -> Response:
 
 async def _sites(request: Request) -> Response:
     await visitor_of(request, "add up")
-    return JSONResponse({"sites": (await _server(request)).sites()})
+    return JSONResponse({"sites": await to_thread.run_sync((await _server(request)).sites)})
 
 
 async def _sums(request: Request) -> Response:
     """Which sums were given: a collector that was set back to an older state asks for them again, at no cost."""
     await visitor_of(request, "add up")
-    return JSONResponse({"sums": (await _server(request)).given()})
+    return JSONResponse({"sums": await to_thread.run_sync((await _server(request)).given)})
 
 
 async def _offer(request: Request) -> Response:
     await visitor_of(request, "add up")
-    return Response((await _server(request)).offer(), media_type=MESSAGE)
+    return Response(await to_thread.run_sync((await _server(request)).offer), media_type=MESSAGE)
 
 
 async def _agree(request: Request) -> Response:

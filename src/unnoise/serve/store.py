@@ -244,20 +244,21 @@ class Store:
         noises: Iterable[str],
         who: object,
     ) -> bool:
-        """Take a verified file over and commit its row; False where another request was quicker with the same."""
-        size, target = upload.stat().st_size, self.take_file(upload, digest)
+        """Take a verified file over and commit its row; False where another request was quicker with the same.
+
+        The file is taken once the tables have taken its row, and before that is committed.
+        """
         row = {
-            "digest": digest, "task": task.id, "site": site, "period": period, "power": power, "bytes": size,
-            "received": now(),
+            "digest": digest, "task": task.id, "site": site, "period": period, "power": power,
+            "bytes": upload.stat().st_size, "received": now(),
         }  # fmt: skip
         try:
             with self.engine.begin() as connection:
                 connection.execute(schema.reports.insert().values(**row))
                 connection.execute(schema.noises.insert(), [{"identity": one, "report": digest} for one in noises])
                 _note(connection, who, "sent report", f"{task.id} {period} {digest}")
+                self.take_file(upload, digest)
         except IntegrityError:
-            if self.report(digest) is None:
-                target.unlink(missing_ok=True)
             if not self.require_new(task, site, period, digest):
                 return False
             raise ConflictError(
@@ -266,13 +267,13 @@ class Store:
             ) from None
         return True
 
-    def take_file(self, upload: Path, digest: str) -> Path:
+    def take_file(self, upload: Path, digest: str) -> None:
         """Move a whole file to where its digest belongs, and see it on the disk."""
         target = self.path(digest)
         target.parent.mkdir(mode=0o700, exist_ok=True)
         os.replace(upload, target)
-        sync_folder(target.parent)
-        return target
+        for folder in (target.parent, self.files):  # where its folder is new, the name of that as well
+            sync_folder(folder)
 
     def sweep(self) -> None:
         """Remove uploads and back-ups that were never finished, and files without a row; for the one server, before it

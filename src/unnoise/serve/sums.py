@@ -137,7 +137,7 @@ def _begin(
     spent: list[str] = max(
         (one["sites"] for one in sums_of(store, task.id) if one["period"] == period), key=len, default=[]
     )
-    chosen = sorted(sites or there or spent)
+    chosen = sorted(set(sites or there or spent))
     key = _name(task, period, chosen)
     known = _sum(store, key)
     if known is not None and (known["digest"] or not _replaced(known, there)):

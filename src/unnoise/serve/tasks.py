@@ -17,7 +17,7 @@ from typing import Any
 
 from ..checks import check_integer
 from ..errors import InputError
-from ..layout import MOST_COUNTED, Layout, hashed_layout
+from ..layout import MOST_COUNTED, MOST_LEVELS, Layout, hashed_layout
 from ..noise import DiscreteLaplace, exact_positive
 
 __all__ = ["EVERY", "WAYS", "Task", "check_name"]
@@ -29,10 +29,13 @@ WAYS = ("sealed", "two-servers")
 """Sealed sketches of every site, merged; or shares of cells, added up by two servers that do not collude."""
 
 NUMBERS = (
-    ("min_sites", 1, 10_000), ("most_sums", 1, 1_000), ("max_contributions", 1, MOST_COUNTED),
-    ("occurrences", 1, 1 << 62),
+    ("levels", 1, MOST_LEVELS), ("hash_seed", 0, (1 << 64) - 1), ("min_sites", 1, 10_000), ("most_sums", 1, 1_000),
+    ("max_contributions", 1, MOST_COUNTED), ("occurrences", 1, 1 << 62),
 )  # fmt: skip
-"""Numbers of a task, with the least and the most that each may be; those that may be missing are None then."""
+"""Numbers of a task, with the least and the most that each may be."""
+
+MAY_BE_MISSING = ("max_contributions", "occurrences")
+"""Those that may be None."""
 
 ROOM = 1 << 20
 """Bytes that a sketch file may hold beside its cells."""
@@ -95,7 +98,7 @@ class Task:
             if not isinstance(text, str) or len(text) > most or not text.isprintable():
                 raise InputError(f"{name} must be printable text of at most {most} characters, got {text!r:.80}")
         for name, low, most in NUMBERS:
-            if getattr(self, name) is not None:
+            if name not in MAY_BE_MISSING or getattr(self, name) is not None:
                 check_integer(name, getattr(self, name), low, most)
         if isinstance(self.cells, int) and self.cells > 1 << 28:
             raise InputError(f"cells must be at most 2^28 for a collector, got {self.cells}")

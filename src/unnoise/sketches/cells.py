@@ -33,7 +33,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from .._sampler import Keystream, fill
-from .._sampler import _system_stream as system_stream
 from ..arrays import Int64
 from ..errors import FormatError, InputError
 from ..guard import wipe
@@ -146,7 +145,7 @@ class FileCells:
         self.size, self.name, self.verified = size, name, False
         self.agrees: Callable[[list[bytes]], bool] | None = agrees
         self._handle, self._start = os.dup(handle), start
-        self._key = AESGCM(system_stream().words(4).tobytes())
+        self._key = AESGCM(Keystream().words(4).tobytes())
         self.seen = Seen()
         weakref.finalize(self, os.close, self._handle)
 

@@ -44,8 +44,8 @@ from .cells import PIECE, RUN, FileCells, add_up, each_run, one_pass, read_at, s
 from .flatbuffer import COLUMN, MOST_PARAMETERS, Frame, read_frame
 
 __all__ = [
-    "RUN", "VERSION", "Stored", "digest_of", "digest_of_runs", "parameters_of", "parse_parameters", "read_sketch",
-    "stored_digest", "write_sketch",
+    "RUN", "VERSION", "Stored", "digest_of", "digest_of_runs", "parameters_of", "parse_parameters", "read_layout",
+    "read_sketch", "stored_digest", "write_sketch",
 ]  # fmt: skip
 
 VERSION = 2
@@ -207,8 +207,7 @@ def parse_parameters(parameters: bytes, version: int) -> dict[str, Any]:
     values = json.loads(parameters, object_pairs_hook=_object, parse_constant=_no_number)
     if not isinstance(values, dict):
         raise FormatError("its parameters must be a JSON object")
-    layout = Layout(**{name: _field(values, name, *kind) for name, kind in LAYOUT.items()})
-    _require_consistent(layout)
+    layout = read_layout(values)
     noise = DiscreteLaplace(_field(values, "epsilon", Fraction), _field(values, "power", Fraction))
     if noise.power < 1:
         raise FormatError(f"its power must be ≥ 1, got {noise.power}")
@@ -267,8 +266,9 @@ def _no_number(name: str) -> NoReturn:
     raise FormatError(f"its parameters must be JSON, got {name}")
 
 
-def _require_consistent(layout: Layout) -> None:
-    """Refuse parameters that contradict each other."""
+def read_layout(values: dict[str, Any]) -> Layout:
+    """Return the layout out of the JSON, every type checked; refuse values that contradict each other."""
+    layout = Layout(**{name: _field(values, name, *kind) for name, kind in LAYOUT.items()})
     size, rest = divmod(layout.cells, layout.levels)
     if layout.kind == "direct":
         raise FormatError("its kind must be that of a sketch, got 'direct'")
@@ -284,6 +284,7 @@ def _require_consistent(layout: Layout) -> None:
         raise FormatError("its fingerprint must be 64 hexadecimal digits")
     if layout.kind != "hashed" and layout.fingerprint is None and layout.item_types not in (None, ("int",)):
         raise FormatError(f"a domain 0…d−1 must have items of type int, got {layout.item_types}")
+    return layout
 
 
 def _require_sample(layout: Layout) -> None:

@@ -11,6 +11,7 @@ taken modulo 2^64.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -91,8 +92,15 @@ def person_is_item(items: Any, person: Any) -> bool:
 
 def with_occurrences(items: Any, counts: Any) -> tuple[Any, Any]:
     """Return a collection and its counts, a ``Counter`` or another mapping to whole numbers being both in one."""
-    if items is None or isinstance(items, str | bytes | int | float):
-        raise InputError(f"items must be a collection, got {type(items).__name__}: pass [item] for a single one")
+    if items is None or isinstance(items, str | bytes | int | float | os.PathLike):
+        kind = type(items).__name__
+        fix = "pass [item] for a single one, and of a file its rows: polars.read_csv(path)['column']"
+        raise InputError(f"items must be a collection, got {kind}: {fix}")
+    if counts is None and type(items).__name__ == "Series" and _is_numbers_by_label(items):
+        raise InputError(
+            "items must be occurrences, got a Series of their numbers, as of value_counts() and size(): pass "
+            "series.to_dict(), or series.to_numpy() where the numbers are the items"
+        )
     if type(items).__name__ == "LazyFrame":
         raise InputError("items must be data, got a LazyFrame: pass frame.collect()")
     if not isinstance(items, Mapping) or not all(is_integer(value) for value in items.values()):
@@ -100,6 +108,15 @@ def with_occurrences(items: Any, counts: Any) -> tuple[Any, Any]:
     if counts is not None:
         raise InputError("counts must be left out where items are a mapping from items to their occurrences")
     return list(items), list(items.values())
+
+
+def _is_numbers_by_label(items: Any) -> bool:
+    """Whether pandas made this of occurrences, told by its form alone: whole numbers without a name of their own."""
+    if _library(items) != "pandas.Series" or items.dtype.kind not in "iu":
+        return False
+    if items.name is None:
+        return any(name is not None for name in items.index.names)
+    return items.name == "count" and _library(items.index) != "pandas.RangeIndex"
 
 
 def columns_of(items: Any) -> dict[str, Any] | None:

@@ -44,11 +44,10 @@ from numpy.typing import NDArray
 
 from .._sampler import open_stream
 from ..arrays import Int64
-from ..checks import check_integer
+from ..checks import check_integer, undeclared
 from ..errors import InputError
 from ..guard import apart, changing, crew, wipe
 from ..layout import Layout
-from ..text import inert
 from .domain import OUTSIDE, SKIPPED
 from .hashing import BLOCK, UInt64, as_series, cells_of, each_block
 from .inputs import Rows
@@ -428,10 +427,7 @@ class Intake:
         series = pl.Series(group[0]) if isinstance(group[0], np.ndarray) else as_series(group[0])
         numbers = series.cast(pl.String).replace_strict(places, default=-1, return_dtype=pl.Int16).to_numpy()
         if not self.drop and numbers.min() < 0:
-            raise InputError(
-                f"groups must be declared ({inert(', '.join(self.groups[:12]))}), got a row of another one: declare it "
-                f"or drop such rows with unknown='drop'"
-            )
+            raise InputError(undeclared(self.groups))
         return numbers
 
     def divided(self, found: Located, numbers: Int16 | None) -> Parts:

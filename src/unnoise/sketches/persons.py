@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._sampler import Keystream, _system_stream
+from .._sampler import Keystream
 from ..arrays import Floats, Int64
 from .hashing import Column, UInt64, as_series
 
@@ -54,7 +54,7 @@ class PersonCodes:
     def __init__(self, key: bytes | None = None) -> None:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-        secret = key if key is not None else _system_stream().words(32, 8).tobytes()
+        secret = key if key is not None else Keystream().words(32, 8).tobytes()
         self._cipher = Cipher(algorithms.AES(secret), modes.ECB()).encryptor()  # CBC's xor is done here, row by row
 
     def of(self, columns: Sequence[Column]) -> UInt64:

@@ -21,8 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from .._sampler import _system_stream as system_stream
-from .._sampler import fill, open_stream
+from .._sampler import Keystream, fill, open_stream
 from ..checks import UNKNOWN, check_choice, check_integer
 from ..errors import IncompatibleError, InputError, PrivacyError, SealedError, UnnoiseError
 from ..guard import Guarded, changing, frozen, new_identity, quiet, require_writable, this_process
@@ -138,7 +137,7 @@ begin_epoch() first, which draws fresh noise
         """
         layout = hashed_layout(
             cells, levels,
-            hash_seed=system_stream().bits(64) if hash_seed == "random" else check_integer("hash_seed", hash_seed, 0),
+            hash_seed=Keystream().bits(64) if hash_seed == "random" else check_integer("hash_seed", hash_seed, 0),
             item_types=None if item_types is None else tuple(item_types),
             max_contributions=max_contributions,
             pan_private=pan_private,
@@ -189,7 +188,7 @@ begin_epoch() first, which draws fresh noise
         sampled ones and weigh that much; ``hash_seed="random"`` draws a seed that nobody knows before.
         """
         declared, share = read_domain(domain), exact_positive("rate", rate)
-        seed = system_stream().bits(64) if hash_seed == "random" else check_integer("hash_seed", hash_seed, 0)
+        seed = Keystream().bits(64) if hash_seed == "random" else check_integer("hash_seed", hash_seed, 0)
         if share > 1:
             raise InputError(f"rate must be at most 1, got {rate}")
         check_sampled(declared.size)

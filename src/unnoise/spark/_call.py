@@ -148,15 +148,14 @@ def prepare(request: Request) -> Call:
 
 
 def declared_groups(by: Any, groups: Sequence[Any] | None) -> tuple[Any, ...] | None:
-    """Return the groups, which must have been declared and be distinct; None where there are none."""
+    """Return the groups, which must have been declared; None where there are none."""
     if by is None and groups is None:
         return None
     if by is None or groups is None:
         raise InputError("by and groups must be given together: groups found in the data would give them away")
-    declared = tuple(groups)
-    if not declared or len(set(declared)) != len(declared):
-        raise InputError(f"groups must be distinct and not empty, got {list(declared)!r}")
-    return declared
+    if isinstance(groups, str):
+        raise InputError(f"groups must be a list of values, got the text {groups!r}")
+    return tuple(groups)
 
 
 def _layout(request: Request, **public: Any) -> tuple[Domain | None, Layout]:

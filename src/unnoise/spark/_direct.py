@@ -21,10 +21,10 @@ from ..errors import InputError
 from ..holding import Exactly, Unit, release, share_of_all, unit_of
 from ..noise import exact_positive
 from ._call import ProfileRequest, declared_groups
-from ._rows import Columns, long, read_rows
+from ._rows import Columns, listed, long, read_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from ..answers.direct import DirectProfile
 
@@ -44,7 +44,7 @@ def direct_profiles(request: ProfileRequest) -> DirectProfile | dict[Any, Direct
     exact_positive("epsilon", request.epsilon)
     groups = declared_groups(request.by, request.groups)
     whole = share_of_all(request.all_groups, groups)
-    items = isinstance(request.person, str) and request.columns in (request.person, [request.person])
+    items = [_same(column, request.person) for column in listed(request.columns)] == [True]
     unit = unit_of(True if items else request.person, request.max_contributions)
     table = read_rows(
         request.df, request.columns, by=request.by, groups=groups, person=None if items else request.person
@@ -57,6 +57,11 @@ def direct_profiles(request: ProfileRequest) -> DirectProfile | dict[Any, Direct
     if groups is None:
         return direct_profile(curves[""])
     return {name if name == ALL_GROUPS else groups[int(name)]: direct_profile(curve) for name, curve in curves.items()}
+
+
+def _same(column: str | Column, person: str | Column | None) -> bool:
+    """Tell whether two columns are one; Columns themselves answer == with another Column."""
+    return column is person or (isinstance(column, str) and isinstance(person, str) and column == person)
 
 
 def _exact(rows: DataFrame, table: Columns, groups: Iterable[int] = ()) -> dict[str, Exactly]:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Columns", "cap", "cell_rows", "group_column", "hash_column", "hashed_cell", "in_sample", "item_type",
-    "known_cell", "long", "places", "read_rows",
+    "known_cell", "listed", "long", "places", "read_rows",
 ]  # fmt: skip
 
 SPARK_SEED = 42
@@ -163,6 +163,11 @@ class Columns:
         return [F.col(f"item_{i}") for i in range(len(self.types))]
 
 
+def listed(columns: str | Column | Sequence[str | Column]) -> list[str | Column]:
+    """Return one column or several as a list."""
+    return [columns] if isinstance(columns, str) or not isinstance(columns, Sequence) else list(columns)
+
+
 def read_rows(
     df: DataFrame,
     columns: str | Column | Sequence[str | Column],
@@ -174,7 +179,7 @@ def read_rows(
     """Select, name and check the columns, and drop rows with nulls or of groups that were not declared."""
     from pyspark.sql import functions as F
 
-    given = [columns] if isinstance(columns, str) or not isinstance(columns, Sequence) else list(columns)
+    given = listed(columns)
     if not given:
         raise InputError("columns must name at least one column, got none")
     chosen = {f"item_{i}": column for i, column in enumerate(given)}
@@ -208,6 +213,10 @@ def _check_groups(groups: Sequence[Any], kind: str) -> None:
     for group in groups:
         if not isinstance(group, wanted) or isinstance(group, bool):
             raise InputError(f"groups must be of the type of the column by ({kind}), got {group!r}")
+        if isinstance(group, int) and not -TOP_BIT <= group < TOP_BIT:
+            raise InputError(f"groups must be integers of 64 bits, got {group}")
+    if not groups or len(set(groups)) != len(groups):
+        raise InputError(f"groups must be distinct and not empty, got {list(groups)!r}")
 
 
 def cell_rows(table: Columns, layout: Layout, *, domain: DataFrame | None, drop_unknown: bool) -> DataFrame:

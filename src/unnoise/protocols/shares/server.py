@@ -45,7 +45,7 @@ from ...layout import Account, Layout
 from .site import mask
 from .task import ID, Task, canonical, digest_of, pack, read_account, read_ids, read_text, unpack
 
-__all__ = ["SIDES", "Disk", "Report", "Server", "Side", "require_cells", "sum_id"]
+__all__ = ["SIDES", "Disk", "Report", "Server", "Side", "require_cells", "side_of", "sum_id"]
 
 PARTS = ("reports", "sums")
 
@@ -111,6 +111,12 @@ class Disk:
 
 Side = Literal["seed", "difference"]
 SIDES: tuple[Side, Side] = ("seed", "difference")
+
+
+def side_of(directory: str | os.PathLike[str]) -> Side | None:
+    """Return the side of the server in a directory, None where there is none (yet)."""
+    head = Path(directory, "server")
+    return SIDES[head.read_bytes()[0]] if head.is_file() else None
 
 
 def sum_id(task: Task, reports: Iterable[str]) -> str:
@@ -284,26 +290,33 @@ class Server(Guarded):
 
     def offer(self) -> bytes:
         """Return which reports this server holds and could add, with digests of what it was told of them."""
-        held = {name: self._reports[name].digest for name in self._store.names("reports", ".share")}
+        held = {name: report.digest for name, report in self._held().items()}
         return pack("offer", {"task": self.task.id, "side": self.side, "reports": held})
 
     def sites(self) -> dict[str, str]:
         """Return the site of every report that could be added, by report id."""
-        return {name: self._reports[name].site for name in self._store.names("reports", ".share")}
+        return {name: report.site for name, report in self._held().items()}
+
+    def _held(self) -> dict[str, Report]:
+        """Return the reports whose shares are here, none that is on its way in or out."""
+        with self._lock:
+            return {name: self._reports[name] for name in self._store.names("reports", ".share")}
 
     def given(self) -> list[dict[str, str]]:
         """Return the sums that were given: of each, the report ids by site."""
-        return [{self._reports[name].site: name for name in ids} for ids in list(self._sums.values())]
+        with self._lock:
+            return [{self._reports[name].site: name for name in ids} for ids in self._sums.values()]
 
     def agree(self, reports: Iterable[str]) -> bytes:
         """Return the word that this server will add exactly these reports, in how many cells; spends nothing."""
         ids = tuple(sorted(set(reports)))
         if not all(ID.fullmatch(name) for name in ids):
             raise InputError("a report must be named by 32 hexadecimal digits")
-        if sum_id(self.task, ids) not in self._sums:
-            self._require_allowed(ids)
-        digests = {name: self._reports[name].digest for name in ids}
-        word = {"task": self.task.id, "side": self.side, "reports": digests, "cells": self._cells_of(ids)}
+        with self._lock:
+            if sum_id(self.task, ids) not in self._sums:
+                self._require_allowed(ids)
+            digests = {name: self._reports[name].digest for name in ids}
+            word = {"task": self.task.id, "side": self.side, "reports": digests, "cells": self._cells_of(ids)}
         return pack("agreement", word)
 
     def _cells_of(self, ids: tuple[str, ...]) -> int:

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._sampler import Keystream, source
-from ..._sampler import _system_stream as system_stream
 from ...errors import InputError, SealedError
 from ...guard import Guarded, letting_out, new_identity, quiet
 from ...sketches.domain import Domain, read_domain
@@ -101,7 +100,7 @@ class Site(Guarded):
     def _made(self, sketch: Sketch) -> Shares:
         """Take the cells of a sketch apart, and wipe them."""
         counts, account = letting_out(sketch.release).counts, sketch._account
-        seed, report = system_stream().words(4).tobytes(), new_identity().hex()
+        seed, report = Keystream().words(4).tobytes(), new_identity().hex()
         difference = counts.astype(np.uint64) - mask(seed, counts.size)
         sketch._held.wipe()
         head = {

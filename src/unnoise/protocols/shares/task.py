@@ -25,6 +25,7 @@ from ...checks import check_integer
 from ...errors import FormatError, InputError
 from ...layout import Account, Layout, enough_cells, hashed_layout
 from ...noise import DiscreteLaplace, Exact, exact_positive
+from ...sketches.format import read_layout
 
 __all__ = ["Kind", "Task", "canonical", "digest_of", "pack", "read_account", "read_ids", "read_text", "unpack"]
 
@@ -237,11 +238,8 @@ class Task:
         if not isinstance(layout, dict) or set(layout) != {field.name for field in fields(Layout)}:
             raise FormatError("layout must hold exactly the public parameters of a sketch")
         try:
-            types, rate = layout["item_types"], layout["rate"]
-            share = None if rate is None else exact_positive("rate", rate)
-            public = {**layout, "item_types": tuple(types), "rate": share}
             epsilon = exact_positive("epsilon", read_text(head, "epsilon"))
             rules = head["sums"], head["least_sites"], head.get("occurrences")
-            return cls(Layout(**public), epsilon, read_text(head, "epoch"), *rules)
-        except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+            return cls(read_layout(layout), epsilon, read_text(head, "epoch"), *rules)
+        except (FormatError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
             raise FormatError(f"task is not valid: {error}") from None

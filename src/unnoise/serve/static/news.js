@@ -2,8 +2,15 @@
 // All addresses are relative to where these scripts are, so that a proxy may put the collector under a prefix.
 export const ROOT = new URL("../", import.meta.url).pathname;
 
+// To the door: the token was revoked, or its time is over.
+export const leave = () => location.assign(`${ROOT}login`);
+
 export function listen(tell) {
   const news = new EventSource(`${ROOT}events`);
   news.onmessage = tell;
-  news.onerror = () => { if (news.readyState === EventSource.CLOSED) setTimeout(() => listen(tell), 5000); };
+  news.onerror = async () => {
+    if (news.readyState !== EventSource.CLOSED) return;
+    const answer = await fetch(`${ROOT}tasks`, { method: "HEAD" }).catch(() => null);
+    if (answer?.status === 401) leave(); else setTimeout(() => listen(tell), 5000);
+  };
 }

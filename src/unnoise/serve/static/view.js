@@ -1,5 +1,5 @@
 // The page of one task: asks the server for answers and draws them. Texts go in as text, never as markup.
-import { listen, ROOT } from "./news.js";
+import { leave, listen, ROOT } from "./news.js";
 
 const root = document.querySelector("#task");
 const { task, nouns } = root.dataset;
@@ -42,7 +42,7 @@ async function ask(address, patient) {
   for (let wait = 500; ; ) {
     try {
       const answer = await fetch(address);
-      if (answer.status === 401) location.assign(`${ROOT}login`);  // the token was revoked, or its time is over
+      if (answer.status === 401) leave();
       if (answer.status < 500 || !patient) {
         const body = await answer.json();
         if (answer.status !== 202) return { ok: answer.ok, body };
