@@ -16,7 +16,9 @@ import _limits
 import _signals
 from _audit import Audit, table
 
-CARELESS = ("large, hashed", "stream, known", "groups, hashed")
+CARELESS = ("large, known", "long stream, known", "large, counts")
+"""Calls that, without their guards, a signal finds half-done most often: in 24, 27 and 7 of 100 tries."""
+
 MANY = 20
 """Kills between which something must have been written."""
 

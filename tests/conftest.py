@@ -1,12 +1,17 @@
 """What all tests share."""
 
+import hashlib
 import os
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import settings
 
 from browser_tools import complaints, open_browser
+from unnoise import _sampler
 
 # Scripts that tests run in processes of their own, not modules to collect.
 collect_ignore_glob = ["spark_*.py"]
@@ -14,10 +19,49 @@ collect_ignore_glob = ["spark_*.py"]
 # Tests read data that belong to the project: no ledger beside them, unless a test asks for one.
 os.environ.setdefault("UNNOISE_LEDGER", "off")
 
-# The same examples every time, so that a failure speaks of the change at hand; UNNOISE_EXPLORE=1 looks for new ones.
+# The same examples and the same noise every time, so that a failure speaks of the change at hand; UNNOISE_EXPLORE=1
+# looks for new ones.
+REPEATABLE = not os.environ.get("UNNOISE_EXPLORE")
 settings.register_profile("repeatable", derandomize=True, print_blob=True)
-if not os.environ.get("UNNOISE_EXPLORE"):
+if REPEATABLE:
     settings.load_profile("repeatable")
+
+SYSTEM = os.urandom
+
+
+@contextmanager
+def repeatable_noise(name):
+    """Make the keys that the sampler takes from the system in this process a function of ``name`` and their number."""
+    if not REPEATABLE:
+        yield
+        return
+    process, number, before = os.getpid(), count(), _sampler.os
+
+    def drawn(size):
+        if os.getpid() != process or os.urandom is not SYSTEM:  # a child, or a test with entropy of its own
+            return os.urandom(size)
+        return hashlib.shake_256(f"{name} {next(number)}".encode()).digest(size)
+
+    _sampler.os = SimpleNamespace(urandom=drawn)
+    try:
+        yield
+    finally:
+        _sampler.os = before
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item):
+    with repeatable_noise(item.nodeid):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_fixture_setup(fixturedef, request):
+    """Whichever test asks first for what a file or a session shares, it is the same."""
+    if request.scope == "function":
+        return (yield)
+    with repeatable_noise(f"{fixturedef.baseid} {fixturedef.argname} {getattr(request, 'param', '')}"):
+        return (yield)
 
 
 @pytest.fixture(scope="session")

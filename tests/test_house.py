@@ -203,8 +203,8 @@ def test_the_usual_function_is_short() -> None:
 
 
 ACROSS = {
-    "api", "audits", "docs", "hostile", "house", "invariants", "journeys", "observable", "package", "privacy_page",
-    "readme", "secret_memory",
+    "api", "audits", "conftest", "docs", "hostile", "house", "invariants", "journeys", "observable", "package",
+    "privacy_page", "readme", "secret_memory",
 }  # fmt: skip
 """Files of tests about all of the package, or what is around it."""
 

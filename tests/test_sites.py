@@ -698,7 +698,8 @@ def test_sites_without_items_are_answered_whatever_their_noise(epsilon):
             found = question(site(first), site(second))
             assert found.low <= found.value <= found.high
             truth = {"union": len({*first, *second}), "unique_reach": len(first)}.get(question.__name__, 0)
-            assert found.low <= truth, (question.__name__, len(first), len(second), found)
+            off = abs(found.value - truth)  # 95 % intervals miss in one release of twenty; a fault by many widths
+            assert off <= 5 * (found.high - found.low), (question.__name__, len(first), len(second), found)
 
 
 def test_a_copy_is_refused_where_noise_would_hardly_give_the_same_cells():
