@@ -15,11 +15,11 @@ from unnoise.engine import points
 from unnoise.engine.banded import BandedChannel, body_of
 from unnoise.engine.channel import Blocks
 from unnoise.engine.fourier import FourierChannel, Part
-from unnoise.engine.points import Places
-from unnoise.engine.search import average
+from unnoise.engine.points import Places, likely_points
+from unnoise.engine.search import BEHIND, average
 from unnoise.errors import ConvergenceError
 from unnoise.estimators import auto as module
-from unnoise.estimators.auto import auto, body_law, cell_law_of, posterior_profile, whole_cells
+from unnoise.estimators.auto import auto, body_law, cell_law_of, likely_masses, posterior_profile, whole_cells
 from unnoise.estimators.isotonic import isotonic
 from unnoise.estimators.likelihood import likelihood
 from unnoise.estimators.paper import paper
@@ -186,6 +186,22 @@ def test_no_point_model_counts_twice(places):
     assert len(set(found)) == len(found)
     assert sum(np.exp(model.log_weight) for model in models) < 1
     assert min(map(len, found)) == 1
+
+
+@pytest.mark.parametrize("places", [[7], [0, 1, 5, 12, 40], list(range(0, 60, 3))])
+def test_no_mixture_that_could_count_is_left_out(places):
+    """Against all sizes: the bound on what so many masses can score keeps the best, and holds for all."""
+    noisy = noised(np.random.default_rng(0).choice(places, 10_000), 0.5)
+    (piece,) = body_law(noisy, None, points=False).pieces
+    channel, wanted = piece.search.channel, piece.search.most - BEHIND
+    among, likely = Places(channel.counts, 0, 1.0, piece.search.level), likely_masses(noisy, None, channel.counts)
+    every, some = (likely_points(channel, likely, among, least) for least in (-np.inf, wanted))
+    best = max(model.score for model in every)
+    assert len(some) <= len(every)
+    assert best <= wanted or max(model.score for model in some) == pytest.approx(best, abs=0.1)
+    highest = float(channel.at(likely).value)
+    for model in every:
+        assert model.score <= highest + among.log_share(np.arange(model.places.size))
 
 
 def test_a_likely_spike_stays_whole_and_an_unlikely_one_leaves_no_trace():

@@ -12,10 +12,12 @@ I₀ is diagonal, 1/LEVEL² for the total and 2π·((s−1)!)^(2/(s−1)) for a 
 prior's where the cells say nothing, and walks and points can be compared [1]_.
 
 **Places.** Where the maximum-likelihood profile is at hand they are those of its masses, as they stand and grouped with
-their neighbours, the lightest left out one by one; and a single mass is tried at every place near the median. Otherwise
-they are the peaks of the best walk, the lightest left out one by one; and one mass is put where a single count would
-explain the cells best, and more where the cells pull most, as long as twice what the last one gained could still bring
-the mixture within reach of the best model. Both are moved while that helps, and the best of every size counts.
+their neighbours, as many as could still count, the lightest left out one by one; and a single mass is tried at every
+place near the median. Otherwise
+they are the peaks of the best walk, the lightest left out one by one, or begin with one mass where a single count would
+explain the cells best. To both come more where the cells pull most, and to the peaks also by cutting a mass in two,
+whichever is likeliest, as long as twice what the last one gained could still bring the mixture within reach of the best
+model. Masses are moved while that helps, and the best mixture of every size counts.
 There places are uncertain too. With 1 + v_i the likelihood of mass i at all its places, relative to that at its best, a
 mixture is worth about Π(1 + v_i) times what its best places are, and is averaged over sets of places drawn by
 likelihood: so that cells which cannot be told to hold 0 or 1 are not taken for either.
@@ -41,8 +43,15 @@ from .walk import LEVEL, Model, Prior, Walk, find_mode
 
 __all__ = ["Places", "likely_points", "pulled_points"]
 
-MOST_POINTS, ENOUGH = 12, 6
+MOST_POINTS, ENOUGH = 32, 6
 """Masses at most; where each has to be looked for, as many of them are tried even if the last one did not help."""
+
+MANY = 60
+"""Counts with a mass in the maximum-likelihood profile of what is no mixture."""
+
+TRIED = 4
+"""Places of a further mass that are tried, and masses that are cut in two: the steepest need not be the likeliest.
+(Seventeen prices, two items to the cell: with the steepest alone the cells' own places stay ten nats likelier.)"""
 
 MOVES = 6
 """How often masses are moved to their medians; one by one, twice as often."""
@@ -129,10 +138,15 @@ def _fit(whole: BandedChannel | FourierChannel, places: Int64, mass: Floats, amo
 # ---------------------------------------------------------------- from the maximum-likelihood profile
 
 
-def likely_points(channel: BandedChannel, likely: Floats, among: Places) -> list[Model]:
-    """Fit mixtures from the maximum-likelihood masses, drop by drop fewer; every set of places once."""
-    at = np.flatnonzero(likely > SLIGHT)
-    if at.size == 0 or at.size > 5 * MOST_POINTS:
+def likely_points(channel: BandedChannel, likely: Floats, among: Places, wanted: float) -> list[Model]:
+    """Fit mixtures from the maximum-likelihood masses, drop by drop fewer; every set of places once.
+
+    None is likelier than these masses, nor its places likelier in advance than the counts 0, 1, …: so many masses that
+    this could not bring them to the score that is ``wanted`` are not tried.
+    """
+    at, highest = np.flatnonzero(likely > SLIGHT), float(channel.at(likely).value)
+    most = max((n for n in range(MOST_POINTS + 1) if highest + among.log_share(np.arange(n)) > wanted), default=0)
+    if most == 0 or not 0 < at.size <= MANY:
         return []
     groups = np.split(at, np.flatnonzero(np.diff(at) > 1) + 1)
     weight = np.array([likely[g].sum() for g in groups])
@@ -141,17 +155,19 @@ def likely_points(channel: BandedChannel, likely: Floats, among: Places) -> list
     median = channel.counts[int(np.searchsorted(np.cumsum(channel.y), 0.5))]
     close = np.abs(channel.counts - median) <= 1 + DOUBT * channel.grid.scale / math.sqrt(channel.exposure)
     found = [_fit(channel, place, np.ones(1), among) for place in channel.counts[close, None]]
-    found += _fewer(channel.counts[at], likely[at], lambda places, mass: _fit(channel, places, mass, among))
-    found += _fewer(channel.counts[middle], weight, lambda places, mass: _to_medians(channel, places, mass, among))
+    found += _fewer(channel.counts[at], likely[at], lambda places, mass: _fit(channel, places, mass, among), most)
+    found += _fewer(
+        channel.counts[middle], weight, lambda places, mass: _to_medians(channel, places, mass, among), most
+    )
     found.sort(key=lambda mixture: mixture.score)
     return list({mixture.places.tobytes(): mixture for mixture in found if mixture.converged}.values())
 
 
-def _fewer(places: Int64, mass: Floats, fit: Callable[[Int64, Floats], Model]) -> list[Model]:
-    """Fit at most MOST_POINTS masses, then without the lightest, and so on down to one."""
+def _fewer(places: Int64, mass: Floats, fit: Callable[[Int64, Floats], Model], most: int = MOST_POINTS) -> list[Model]:
+    """Fit at most so many masses, then without the lightest, and so on down to one."""
     found: list[Model] = []
     while places.size:
-        heaviest = np.sort(np.argsort(-mass, kind="stable")[:MOST_POINTS])
+        heaviest = np.sort(np.argsort(-mass, kind="stable")[:most])
         mixture = fit(places[heaviest], mass[heaviest])
         found.append(mixture)
         rest = np.sort(np.argsort(mixture.mass[: mixture.places.size], kind="stable")[1:])
@@ -179,7 +195,7 @@ def _to_medians(channel: BandedChannel, places: Int64, mass: Floats, among: Plac
 
 def pulled_points(channel: FourierChannel, mass: Floats, among: Places, wanted: float) -> list[Model]:
     """Fit mixtures from the peaks of these masses, and of 1, 2, … points; ``wanted`` is the score that would count."""
-    found = [*_from_peaks(channel, mass, among, wanted), *_one_by_one(channel, among, wanted)]
+    found = [*_from_peaks(channel, mass, among, wanted), *_from_one(channel, among, wanted)]
     found = sorted((one for one in found if one.converged), key=lambda one: one.score)
     best = {one.places.size: one for one in found if one.score > wanted - UNSURE}  # the last of every size is the best
     return [each for one in best.values() for each in _neighbourhood(channel, one, among)]
@@ -206,16 +222,16 @@ def _from_peaks(channel: FourierChannel, mass: Floats, among: Places, wanted: fl
     if best is None:
         return []
     best = _settled(channel, best, among, wanted)
-    return _fewer(best.places, best.mass[: best.places.size], fit)
+    return [*_fewer(best.places, best.mass[: best.places.size], fit), *_grown(channel, best, among, wanted, TRIED)]
 
 
-def _one_by_one(channel: FourierChannel, among: Places, wanted: float) -> list[Model]:
-    """Models of 1, 2, … points, each put where the cells pull most, with a tenth of the lightest to begin with.
+def _from_one(channel: FourierChannel, among: Places, wanted: float) -> list[Model]:
+    """Models of 1, 2, … points.
 
     The first has all occurrences, at one of the FIRSTS counts that explain the cells best. Not only the best of them:
     the mass is a guess as yet, and twice a count is nearly as good as that count.
     """
-    found, counts = list[Model](), among.counts
+    counts = among.counts
     even = np.unique(np.rint(np.append(np.geomspace(1, max(counts[-1], 1), 32), 0)).astype(np.int64))
     full = [part.ends[np.argsort(-part.tally[:-1])[:4]] for part in channel.parts]
     tried = np.unique(np.concatenate([even, channel.atoms, *full]))
@@ -226,24 +242,42 @@ def _one_by_one(channel: FourierChannel, among: Places, wanted: float) -> list[M
     likely = [single[i] for i in np.argsort(channel.values(single))[::-1][:FIRSTS]]
     firsts = [_fit(channel, places, mass, among) for places, mass in likely]
     best = max(firsts, key=lambda one: one.value if one.converged else -math.inf)
-    best = _settled(channel, best, among, wanted)
+    return _grown(channel, _settled(channel, best, among, wanted), among, wanted, 1)
+
+
+def _grown(channel: FourierChannel, best: Model, among: Places, wanted: float, most: int) -> list[Model]:
+    """Add masses to this mixture one by one, of ``most`` ways the likeliest, while that may still help; return all."""
+    counts, found = among.counts, [best]
     some = np.append(np.geomspace(1, max(counts[-1], 1), 200).astype(np.int64), counts[:EVERY])
     some = told_apart(some[(some >= counts[0]) & (some <= counts[-1])], channel.noise)
-    while best.converged:
+    while best.converged and best.places.size < min(MOST_POINTS, counts.size):
+        tried = most if best.score > wanted - HOPELESS else 1
+        fitted = [_fit(channel, *masses, among) for masses in _enlarged(channel, best, some, among, tried)]
+        likely = max(fitted, key=lambda one: one.score if one.converged else -math.inf)
+        best = _settled(channel, likely, among, wanted)
+        gain, helped = best.value - found[-1].value, best.score > found[-1].score
         found.append(best)
-        size = best.places.size
-        if size == min(MOST_POINTS, counts.size):
+        if best.score + 2 * gain < wanted or not (helped or best.places.size <= ENOUGH):
             break
-        gain = best.value - found[-2].value if size > 1 else np.inf
-        if best.score + 2 * gain < wanted or (size > ENOUGH and best.score < found[-2].score):
-            break
-        own: Any = best.channel
-        strain = own.strain(own.at(best.mass), some)
-        strain[np.isin(some, best.places)] = -np.inf
-        places = np.append(best.places, some[int(np.argmax(strain))])
-        mass = np.insert(best.mass, size, 0.1 * best.mass[:size].min())
-        best = _settled(channel, _fit(channel, places, mass, among), among, wanted)
     return found
+
+
+def _enlarged(
+    channel: FourierChannel, mixture: Model, some: Int64, among: Places, tried: int
+) -> list[tuple[Int64, Floats]]:
+    """One mass more where the cells pull most, a tenth of the lightest to begin with, or one of them cut in two.
+
+    That many of each are ``tried``; if it is but one, where the cells pull most.
+    """
+    own: Any = mixture.channel
+    size, strain = mixture.places.size, own.strain(own.at(mixture.mass), some)
+    strain[np.isin(some, mixture.places)] = -np.inf
+    mass = np.insert(mixture.mass, size, 0.1 * mixture.mass[:size].min())
+    added = [(np.append(mixture.places, place), mass) for place in some[np.argsort(-strain)[:tried]]]
+    if tried > 1:
+        cut = _cut(channel, mixture, among)
+        added += [cut[i] for i in np.argsort(-channel.values(cut))[:tried]]
+    return added
 
 
 def _settled(channel: FourierChannel, best: Model, among: Places, wanted: float) -> Model:
@@ -264,25 +298,43 @@ def _settled(channel: FourierChannel, best: Model, among: Places, wanted: float)
 
 def _moves(channel: FourierChannel, mixture: Model, among: Places) -> list[tuple[Int64, Floats]]:
     """Every mixture with one mass moved a little, its occurrences kept."""
-    reach = max(NEAR, math.sqrt(channel.noise.variance))
-    steps = [sign * 2**k for k in range(int(math.log2(reach)) + 1) for sign in (1, -1)]
     found = []
     for i, place in enumerate(mixture.places):
-        for step in steps:
-            new = place + step
-            if among.counts[0] <= new <= among.counts[-1] and new not in mixture.places:
-                places = mixture.places.copy()
-                places[i] = new
-                found.append((places, _moved_mass(channel, mixture, places)))
+        for step in _steps(channel):
+            for new in (place + step, place - step):
+                if among.counts[0] <= new <= among.counts[-1] and new not in mixture.places:
+                    places = mixture.places.copy()
+                    places[i] = new
+                    found.append((places, _moved_mass(channel, mixture.places, mixture.mass, places)))
     return found
 
 
-def _moved_mass(channel: FourierChannel, mixture: Model, places: Int64) -> Floats:
-    """The masses at other places: occurrences are kept where items collide."""
-    mass = mixture.mass.copy()
-    if channel.collide:
-        mass[: places.size] *= mixture.places / places
-    return mass
+def _cut(channel: FourierChannel, mixture: Model, among: Places) -> list[tuple[Int64, Floats]]:
+    """Every mixture with one mass cut into two halves, one of them or both moved a little, their occurrences kept."""
+    found, size = [], mixture.places.size
+    for i, place in enumerate(mixture.places):
+        twice, mass = np.append(mixture.places, place), np.insert(mixture.mass, size, mixture.mass[i] / 2)
+        mass[i] /= 2
+        for step in _steps(channel):
+            for down, up in ((step, 0), (0, step), (step, step)):
+                places = twice.copy()
+                places[[i, size]] = place - down, place + up
+                within = among.counts[0] <= place - down and place + up <= among.counts[-1]
+                if within and np.unique(places).size > size:
+                    found.append((places, _moved_mass(channel, twice, mass, places)))
+    return found
+
+
+def _steps(channel: FourierChannel) -> list[int]:
+    """By how much masses are moved."""
+    return [2**k for k in range(int(math.log2(max(NEAR, math.sqrt(channel.noise.variance)))) + 1)]
+
+
+def _moved_mass(channel: FourierChannel, places: Int64, mass: Floats, new: Int64) -> Floats:
+    """The masses of these places at new ones: occurrences are kept where items collide."""
+    if not channel.collide:
+        return mass
+    return np.append(mass[: places.size] * places / new, mass[places.size :])
 
 
 def _neighbourhood(channel: FourierChannel, mixture: Model, among: Places) -> list[Model]:
@@ -301,7 +353,8 @@ def _neighbourhood(channel: FourierChannel, mixture: Model, among: Places) -> li
             often = drawn[at][0] if at in drawn else 0
             drawn[at] = often + 1, sum(float(gain[c]) for gain, c in zip(gains, chosen))
     whole = mixture.log_evidence + sum(math.log(w.sum()) for w in worth) - math.log(DRAWS)
-    sets = [(where, _moved_mass(channel, mixture, where)) for where in np.array(list(drawn), dtype=np.int64)]
+    moved = [np.array(at, dtype=np.int64) for at in drawn]
+    sets = [(where, _moved_mass(channel, mixture.places, mixture.mass, where)) for where in moved]
     found = []
     for (where, mass), (often, alone), value in zip(sets, drawn.values(), channel.values(sets)):
         gain = float(value) + among.log_share(where) - mixture.value - mixture.log_weight

@@ -40,7 +40,7 @@ from ..engine.channel import Blocks, begun, likely_strides, one_thread, resolved
 from ..engine.fourier import FINENESS, NEGLIGIBLE, FourierChannel, Part, lattice, on_lattice, row_ends, told_apart
 from ..engine.points import Places, likely_points
 from ..engine.posterior import Posterior, posterior
-from ..engine.search import Search, average, find_models, weights
+from ..engine.search import BEHIND, Search, average, find_models, weights
 from ..errors import ConvergenceError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile, cells_between
@@ -248,7 +248,8 @@ def body_law(noisy: NoisyProfile, bound: int | None, *, points: bool = True) -> 
     search.walks()
     if points:
         places = Places(channel.counts, 0, 1.0, search.level)
-        found = likely_points(channel, likely_masses(noisy, bound, channel.counts), places)
+        likely = likely_masses(noisy, bound, channel.counts)
+        found = likely_points(channel, likely, places, search.most - BEHIND)
         search.add(*(one if one.places.any() else replace(one, log_weight=one.log_weight + math.log(WITHIN_WALKS))
                      for one in found))  # fmt: skip
     if not search.models:
