@@ -18,10 +18,11 @@ from test_engine_smooth import noised
 from unnoise import testing
 from unnoise.answers.bands import Bands
 from unnoise.answers.estimate import NO_END, critical_level
-from unnoise.answers.modelled import QUARTER, Grounds
+from unnoise.answers.modelled import Grounds
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.answers.simulate import Setting
 from unnoise.engine.channel import FAR, Blocks
+from unnoise.engine.posterior import QUARTER, Arrangement
 from unnoise.errors import InputError
 from unnoise.layout import Layout
 from unnoise.noise import DiscreteLaplace
@@ -269,7 +270,7 @@ def test_limits_open_towards_counts_that_an_atom_may_hold_too():
     p = reconstruct(noisy_profile(rng, counts, DiscreteLaplace("0.21", 2))).with_intervals("model")
     k = np.arange(80, 115)
     here = p._centres(k, np.full_like(k, NO_END))[0]
-    fewest, most = (here - QUARTER * step[k] for step in p._hidden_steps)
+    fewest, most = (here - QUARTER * step[k] for step in p._arrangement.steps)
     assert (fewest <= here).all()
     assert (here <= most).all()
     assert (np.diff([fewest, most]) <= 0).all()
@@ -285,8 +286,26 @@ def test_little_noise_hides_no_rearrangement():
     p = reconstruct(noisy).with_intervals("model")
     k = np.arange(1, 20)
     here = p._centres(k, np.full_like(k, NO_END))[0]
-    fewest, most = (here - QUARTER * step[k] for step in p._hidden_steps)
+    fewest, most = (here - QUARTER * step[k] for step in p._arrangement.steps)
     assert fewest == pytest.approx(most)
+    assert p._arrangement.within(k, k, p._centres(k, k)[0]).max() == 0
+
+
+@pytest.mark.parametrize(("epsilon", "power", "tooth"), [("0.1", 1, 10), ("1/2", 8, 10), ("1", 8, 6)])
+def test_what_is_at_one_count_is_open_to_a_comb_that_the_noise_hides(epsilon, power, tooth, monkeypatch):
+    """All items at multiples that look like a smooth law: within five widths. Control: by the variance alone not."""
+    counts = np.random.default_rng(3).choice(np.append(np.zeros(5), np.arange(tooth, 6 * tooth, tooth)), 16_000)
+    noisy = [noisy_profile(np.random.default_rng(seed), counts.astype(np.int64), DiscreteLaplace(epsilon, power))
+             for seed in range(3)]  # fmt: skip
+
+    def farthest():
+        found = [reconstruct(each).with_intervals("model") for each in noisy]
+        asked = [(p.exactly(t), float((counts == t).sum())) for p in found for t in range(tooth, 6 * tooth, tooth)]
+        return max(max(one.low - true, true - one.high) / (one.high - one.low) for one, true in asked)
+
+    assert farthest() < 5
+    monkeypatch.setattr(Arrangement, "within", lambda self, lo, hi, value: np.zeros_like(value))
+    assert farthest() > 5
 
 
 @pytest.mark.parametrize("stride", [1, 2, 10])

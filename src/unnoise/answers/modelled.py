@@ -39,7 +39,7 @@ from scipy.special import ndtri
 from ..arrays import Floats, Int64
 from ..engine.channel import FAR, counts_in_blocks
 from ..engine.fourier import lattice
-from ..engine.posterior import Posterior
+from ..engine.posterior import Arrangement, Posterior
 from ..errors import ConvergenceError
 from ..estimators.auto import SELDOM, known_law
 from ..estimators.linear import Function
@@ -75,19 +75,11 @@ by five to seven widths.)"""
 APART = 2.0
 """Standard errors by which the cells alone may tell an answer otherwise than the models: 95 % of chance."""
 
-
-HIDDEN, QUARTER = 3.0, 4.0
-"""Nats that a rearrangement of items may cost and not be seen (e⁻³ = 1/20), and how far intervals reach towards it: a
-quarter of the way, so that whatever the noise hides is within a few widths."""
-
 CURVED = 64
 """Behind strong noise curves are computed at as many single counts, and then at as many to the octave."""
 
 AT_ONCE = 1 << 13
 """Bands whose limits are computed together: each takes as many numbers as there are blocks, several times."""
-
-WINDOWS = 24
-"""Half-widths of the windows about a count, from 1 to two deviations of the noise, whose items are rearranged."""
 
 
 def left_open(low: float, high: float) -> bool:
@@ -252,6 +244,10 @@ class ModelledProfile(Profile):
         grounds, (curve_low, curve_high, most) = self._grounds, self._curve(level)
         lo, hi = np.maximum(lo, grounds.first), np.asarray(hi)
         stderr, low, high = self._limits(lo, hi, level)
+        narrow = hi <= grounds.top
+        if narrow.any():
+            value = self._centres(lo[narrow], hi[narrow])[0]
+            high[narrow] = np.maximum(high[narrow], value + self._arrangement.within(lo[narrow], hi[narrow], value))
         above_low, above_high = (np.interp(lo, grounds.counts, curve) for curve in (curve_low, curve_high))
         open_above, beyond = (hi >= NO_END) & (lo <= grounds.top), lo > grounds.top
         high = np.where(open_above, above_high, np.minimum(high, above_high))
@@ -348,7 +344,7 @@ class ModelledProfile(Profile):
         if level not in self._known_curves:
             k = self._grounds.counts
             ends = np.full_like(k, NO_END)
-            value, (fewer, more) = self._centres(k, ends)[0], self._hidden_steps
+            value, (fewer, more) = self._centres(k, ends)[0], self._arrangement.steps
             _, low, high = self._limits(k, ends, level)
             low, high = np.minimum(low, value - fewer), np.maximum(high, value - more)
             low, high = np.maximum.accumulate(low[::-1])[::-1], np.maximum(np.minimum.accumulate(high), value)
@@ -356,34 +352,10 @@ class ModelledProfile(Profile):
         return self._known_curves[level]
 
     @cached_property
-    def _hidden_steps(self) -> tuple[Floats, Floats]:
-        """How many items fewer (> 0) and more (< 0) than said may be at or above each count k of the blocks, unseen.
-
-        That is a QUARTER of the way to the fewest and the most if those about k lay elsewhere, as far as the noise
-        would hide it. n items spread by ± s about their counts change the likelihood by about n·(s/σ)⁴/4 nats, and by
-        n·(s/σ)²/2 if all are shifted by s. So those within w of k, unless spread over more than ± s themselves, may
-        have another mean count μ and the variance s²: of them s²/(s² + (k − μ)²) at most are at or above a k > μ
-        (Cantelli), and μ/k. What is hidden at one k is at any: most and fewest fall.
-        """
+    def _arrangement(self) -> Arrangement:
         t = np.append(self._grounds.counts, self._grounds.top + 1)
-        k, above = t[:-1], self._centres(t, np.full_like(t, NO_END))[0]
-        mass, middle = np.maximum(above[:-1] - above[1:], 0.0), (t[:-1] + t[1:] - 1) / 2 - t[0]
-        running = np.cumsum([np.append(0.0, mass * middle**power) for power in (0.0, 1.0, 2.0)], axis=1)
-        noise = self.noisy.noise.variance
-        most = fewest = value = above[:-1]
-        for w in np.unique(np.geomspace(1, max(2 * math.sqrt(noise), 1), WINDOWS).round().astype(np.int64)):
-            lo, hi = np.searchsorted(k, k - w), np.searchsorted(k, k + w, side="right") - 1
-            number, moment, square = running[:, hi + 1] - running[:, lo]
-            mean, cells = moment / np.maximum(number, 1e-12), np.maximum(number * self._grounds.share, HIDDEN)
-            spread, shift = 2 * noise * np.sqrt(HIDDEN / cells), np.sqrt(2 * noise * HIDDEN / cells)
-            hidden = (number > 0) & (spread >= 1) & (square - mean * moment <= number * spread / 3)
-            up = spread / (spread + np.maximum(k - t[0] - mean - shift, 0.0) ** 2)
-            up = np.minimum(up, (mean + shift + t[0]) / np.maximum(k, 1))
-            down = np.where(k > 0, spread / (spread + np.maximum(mean - shift - (k - t[0] - 1), 0.0) ** 2), 0.0)
-            most = np.where(hidden, np.maximum(most, above[hi + 1] + up * number), most)
-            fewest = np.where(hidden, np.minimum(fewest, above[hi + 1] + (1 - down) * number), fewest)
-        fewest, most = np.minimum.accumulate(fewest), np.maximum.accumulate(most[::-1])[::-1]
-        return (value - fewest) / QUARTER, (value - most) / QUARTER
+        above = self._centres(t, np.full_like(t, NO_END))[0]
+        return Arrangement(t, above, self.noisy.noise, self._grounds.share)
 
     def _band(self, lo: int, hi: int, level: float, unit: float) -> Estimate:
         answer = self._answers(np.array([lo]), np.array([hi]), level, unit)
@@ -503,7 +475,7 @@ class ModelledProfile(Profile):
         if self.items <= 0:  # a single item that the noise hides may have all occurrences
             ends = [(0.0, float(math.floor(self.total.at(level).high)))] * 2
         else:
-            whole, (fewest, most) = grounds.shares(np.array([grounds.first]), end)[0], self._hidden_steps
+            whole, (fewest, most) = grounds.shares(np.array([grounds.first]), end)[0], self._arrangement.steps
             z, blur, top = float(ndtri((1 + level) / 2)), self.noisy.noise.reach(1 - level), grounds.top
             ends = [(first(z, fewest, alone), first(-z, most, alone)) for alone in (False, True)]
             deviation = math.sqrt(self.noisy.noise.variance)

@@ -246,13 +246,25 @@ def _from_one(channel: FourierChannel, among: Places, wanted: float) -> list[Mod
 
 
 def _grown(channel: FourierChannel, best: Model, among: Places, wanted: float, most: int) -> list[Model]:
-    """Add masses to this mixture one by one, of ``most`` ways the likeliest, while that may still help; return all."""
+    """Add masses to this mixture one by one while that may still help; return all.
+
+    Each where the cells pull most, a tenth of the lightest to begin with; or of ``most`` such, and as many masses cut
+    in two, the likeliest.
+    """
     counts, found = among.counts, [best]
     some = np.append(np.geomspace(1, max(counts[-1], 1), 200).astype(np.int64), counts[:EVERY])
     some = told_apart(some[(some >= counts[0]) & (some <= counts[-1])], channel.noise)
     while best.converged and best.places.size < min(MOST_POINTS, counts.size):
+        own: Any = best.channel
+        size, strain = best.places.size, own.strain(own.at(best.mass), some)
+        strain[np.isin(some, best.places)] = -np.inf
         tried = most if best.score > wanted - HOPELESS else 1
-        fitted = [_fit(channel, *masses, among) for masses in _enlarged(channel, best, some, among, tried)]
+        mass = np.insert(best.mass, size, 0.1 * best.mass[:size].min())
+        larger = [(np.append(best.places, place), mass) for place in some[np.argsort(-strain)[:tried]]]
+        if tried > 1:
+            cut = _moves(channel, best, among, cut=True)
+            larger += [cut[i] for i in np.argsort(-channel.values(cut))[:tried]]
+        fitted = [_fit(channel, *each, among) for each in larger]
         likely = max(fitted, key=lambda one: one.score if one.converged else -math.inf)
         best = _settled(channel, likely, among, wanted)
         gain, helped = best.value - found[-1].value, best.score > found[-1].score
@@ -260,24 +272,6 @@ def _grown(channel: FourierChannel, best: Model, among: Places, wanted: float, m
         if best.score + 2 * gain < wanted or not (helped or best.places.size <= ENOUGH):
             break
     return found
-
-
-def _enlarged(
-    channel: FourierChannel, mixture: Model, some: Int64, among: Places, tried: int
-) -> list[tuple[Int64, Floats]]:
-    """One mass more where the cells pull most, a tenth of the lightest to begin with, or one of them cut in two.
-
-    That many of each are ``tried``; if it is but one, where the cells pull most.
-    """
-    own: Any = mixture.channel
-    size, strain = mixture.places.size, own.strain(own.at(mixture.mass), some)
-    strain[np.isin(some, mixture.places)] = -np.inf
-    mass = np.insert(mixture.mass, size, 0.1 * mixture.mass[:size].min())
-    added = [(np.append(mixture.places, place), mass) for place in some[np.argsort(-strain)[:tried]]]
-    if tried > 1:
-        cut = _cut(channel, mixture, among)
-        added += [cut[i] for i in np.argsort(-channel.values(cut))[:tried]]
-    return added
 
 
 def _settled(channel: FourierChannel, best: Model, among: Places, wanted: float) -> Model:
@@ -296,38 +290,23 @@ def _settled(channel: FourierChannel, best: Model, among: Places, wanted: float)
     return best
 
 
-def _moves(channel: FourierChannel, mixture: Model, among: Places) -> list[tuple[Int64, Floats]]:
-    """Every mixture with one mass moved a little, its occurrences kept."""
-    found = []
-    for i, place in enumerate(mixture.places):
-        for step in _steps(channel):
-            for new in (place + step, place - step):
-                if among.counts[0] <= new <= among.counts[-1] and new not in mixture.places:
-                    places = mixture.places.copy()
-                    places[i] = new
-                    found.append((places, _moved_mass(channel, mixture.places, mixture.mass, places)))
-    return found
-
-
-def _cut(channel: FourierChannel, mixture: Model, among: Places) -> list[tuple[Int64, Floats]]:
-    """Every mixture with one mass cut into two halves, one of them or both moved a little, their occurrences kept."""
+def _moves(channel: FourierChannel, mixture: Model, among: Places, cut: bool = False) -> list[tuple[Int64, Floats]]:
+    """Every mixture with one mass moved a little, or cut into halves of which one or both are; occurrences are kept."""
     found, size = [], mixture.places.size
+    farthest = int(math.log2(max(NEAR, math.sqrt(channel.noise.variance))))
     for i, place in enumerate(mixture.places):
-        twice, mass = np.append(mixture.places, place), np.insert(mixture.mass, size, mixture.mass[i] / 2)
-        mass[i] /= 2
-        for step in _steps(channel):
-            for down, up in ((step, 0), (0, step), (step, step)):
-                places = twice.copy()
-                places[[i, size]] = place - down, place + up
-                within = among.counts[0] <= place - down and place + up <= among.counts[-1]
-                if within and np.unique(places).size > size:
-                    found.append((places, _moved_mass(channel, twice, mass, places)))
+        halves = [i, size] if cut else [i]
+        before = np.append(mixture.places, np.full(int(cut), place))
+        mass = np.insert(mixture.mass, size, np.full(int(cut), mixture.mass[i]))
+        mass[halves] /= len(halves)
+        for step in 2 ** np.arange(farthest + 1):
+            for by in ((-step, 0), (0, step), (-step, step)) if cut else ((step,), (-step,)):
+                places = before.copy()
+                places[halves] += by
+                within = among.counts[0] <= places[halves[0]] and places[halves[-1]] <= among.counts[-1]
+                if within and np.unique(places).size == places.size:
+                    found.append((places, _moved_mass(channel, before, mass, places)))
     return found
-
-
-def _steps(channel: FourierChannel) -> list[int]:
-    """By how much masses are moved."""
-    return [2**k for k in range(int(math.log2(max(NEAR, math.sqrt(channel.noise.variance)))) + 1)]
 
 
 def _moved_mass(channel: FourierChannel, places: Int64, mass: Floats, new: Int64) -> Floats:
