@@ -293,7 +293,7 @@ def test_little_noise_hides_no_rearrangement():
 
 @pytest.mark.parametrize(("epsilon", "power", "tooth"), [("0.1", 1, 10), ("1/2", 8, 10), ("1", 8, 6)])
 def test_what_is_at_one_count_is_open_to_a_comb_that_the_noise_hides(epsilon, power, tooth, monkeypatch):
-    """All items at multiples that look like a smooth law: within five widths. Control: by the variance alone not."""
+    """All items at multiples that look like a smooth law: within four widths. Control: the variance alone."""
     counts = np.random.default_rng(3).choice(np.append(np.zeros(5), np.arange(tooth, 6 * tooth, tooth)), 16_000)
     noisy = [noisy_profile(np.random.default_rng(seed), counts.astype(np.int64), DiscreteLaplace(epsilon, power))
              for seed in range(3)]  # fmt: skip
@@ -303,9 +303,10 @@ def test_what_is_at_one_count_is_open_to_a_comb_that_the_noise_hides(epsilon, po
         asked = [(p.exactly(t), float((counts == t).sum())) for p in found for t in range(tooth, 6 * tooth, tooth)]
         return max(max(one.low - true, true - one.high) / (one.high - one.low) for one, true in asked)
 
-    assert farthest() < 5
+    told = farthest()
+    assert told < 4
     monkeypatch.setattr(Arrangement, "within", lambda self, lo, hi, value: np.zeros_like(value))
-    assert farthest() > 5
+    assert farthest() > 1.5 * told
 
 
 @pytest.mark.parametrize("stride", [1, 2, 10])
