@@ -1,8 +1,9 @@
 """Rules that every answer keeps, whatever comes in: random sketches, and what an answer about them breaks.
 
 :func:`draw` takes a kind (known, hashed, hashed with levels, sampled), a power ρ from 1 to 40, ε from 0.05 to 5, 64 to
-2¹⁷ cells and one of the SHAPES. :func:`broken` checks: no answer beyond what the cells can hold, no contradiction among
-values or among intervals, everything finite, and no interval that misses the truth by more than FARTHEST of its widths.
+2¹⁷ cells and one of the SHAPES, or ρ to 1,000 and ε from 10⁻⁴ to 50, where no float holds what undoes the noise.
+:func:`broken` checks: no answer beyond what the cells can hold, no contradiction among values or among intervals,
+everything finite, and no interval that misses the truth by more than FARTHEST of its widths.
 """
 
 from __future__ import annotations
@@ -67,11 +68,14 @@ def noise_of(noise: DiscreteLaplace, size: int, rng: np.random.Generator) -> np.
     return rng.negative_binomial(power, p, size) - rng.negative_binomial(power, p, size)
 
 
-def draw(rng: np.random.Generator, most: int = 17) -> Case:
-    """Draw a sketch of at most 2^most cells."""
+def draw(rng: np.random.Generator, most: int = 17, *, beyond: bool = False) -> Case:
+    """Draw a sketch of at most 2^most cells; ``beyond`` what anybody would make."""
     kind = KINDS[int(rng.integers(len(KINDS)))]
-    power = 1 if rng.random() < 0.3 else int(rng.integers(1, 41))
-    epsilon = round(float(np.exp(rng.uniform(math.log(0.05), math.log(5)))), 4)
+    if beyond:
+        power, least, largest = int(np.exp(rng.uniform(0, math.log(1000)))), 1e-4, 50.0
+    else:
+        power, least, largest = 1 if rng.random() < 0.3 else int(rng.integers(1, 41)), 0.05, 5.0
+    epsilon = round(float(np.exp(rng.uniform(math.log(least), math.log(largest)))), 4)
     cells = 1 << int(rng.integers(6, most + 1))
     shape = SHAPES[int(rng.integers(len(SHAPES)))]
     noise = DiscreteLaplace(epsilon, power)

@@ -19,13 +19,16 @@ from unnoise.answers.reconstruct import reconstruct
 PIECE, SEVERAL = 50, 10
 """Runs to a piece, and items that a profile must have at least for fifty times as many to be beyond doubt."""
 
+MOST_BEYOND = 12
+"""Log₂ of the cells at most where ρ goes to 1,000 and ε from 10⁻⁴ to 50."""
 
-def piece(seed: int, number: int, runs: int, most: int) -> dict[str, Any]:
+
+def piece(seed: int, number: int, runs: int, most: int, beyond: bool) -> dict[str, Any]:
     """Return what broke in some runs, how many missed by far, and how many answers were marked or refused."""
     found: dict[bool, list[str]] = {False: [], True: []}  # by whether it is a miss by far
     marked = 0
     for run in range(runs):
-        case = draw(np.random.default_rng([seed, number, run]), most)
+        case = draw(np.random.default_rng([seed, number, run]), most, beyond=beyond)
         try:
             rules, mark = check(case)
         except Exception as error:  # every failure is a finding here
@@ -56,9 +59,12 @@ def controls(seed: int, wanted: int) -> dict[str, int]:
 
 def main() -> None:
     warnings.simplefilter("ignore")
-    audit = Audit("invariants", __doc__, runs=(10_000, 8), most=(17, 8), controls=(100, 2))
-    sizes = [min(PIECE, audit["runs"] - at) for at in range(0, audit["runs"], PIECE)]
-    calls = {f"runs {i * PIECE}…": partial(piece, audit.seed, i, n, audit["most"]) for i, n in enumerate(sizes)}
+    audit = Audit("invariants", __doc__, runs=(10_000, 8), most=(17, 8), controls=(100, 2), beyond=(500, 4))
+    calls = {}
+    for name, most, beyond in (("runs", audit["most"], False), ("beyond", min(audit["most"], MOST_BEYOND), True)):
+        for at in range(0, audit[name], PIECE):
+            runs = min(PIECE, audit[name] - at)
+            calls[f"{name} {at}…"] = partial(piece, audit.seed + beyond, at // PIECE, runs, most, beyond)
     pieces = list(audit.run(calls).values())
     caught = audit.run({"wrong answers": partial(controls, audit.seed, audit["controls"])}).get("wrong answers", {})
     rules, far = ([rule for each in pieces for rule in each[name]] for name in ("broken", "far"))
@@ -71,7 +77,8 @@ def main() -> None:
             *([f"broken on purpose: {name}, found out", f"{n} of {audit['controls']}", "all"]
               for name, n in caught.items())]  # fmt: skip
     done = sum(each["runs"] for each in pieces)
-    summary = f"{done:,} random sketches of up to 2^{audit['most']} cells, {len(rules)} broken rules"
+    summary = f"{done:,} random sketches of up to 2^{audit['most']} cells ({audit['beyond']:,} beyond any use)"
+    summary += f", {len(rules)} broken rules"
     audit.close(summary, table(["", "found", "allowed"], rows), failures, "scipy")
 
 

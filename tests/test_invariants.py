@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "audits"))
 from _rules import broken, check, draw
 
 from unnoise.answers.reconstruct import reconstruct
+from unnoise.estimators.linear import can_undo
 
 RUNS = 300
 BATCH = 30
@@ -31,6 +32,18 @@ def test_no_rule_is_broken(batch):
         case = draw(np.random.default_rng([7, batch, run]), MOST)
         found += [f"{case}: {each}" for each in check(case)[0]]
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("batch", range(2))
+def test_no_rule_is_broken_where_no_float_holds_what_undoes_the_noise(batch):
+    """Hundreds of merges, or ε of a thousandth: 365 days at ε = 0.1 had ended in an OverflowError."""
+    found, beyond = [], 0
+    for run in range(BATCH):
+        case = draw(np.random.default_rng([11, batch, run]), MOST, beyond=True)
+        beyond += not can_undo(case.noisy.noise)
+        found += [f"{case}: {each}" for each in check(case)[0]]
+    assert not found, "\n".join(found)
+    assert beyond >= BATCH / 10
 
 
 def test_noise_far_below_zero_in_few_cells_is_no_fault():

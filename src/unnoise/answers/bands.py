@@ -48,7 +48,7 @@ from scipy import special
 from scipy.optimize import isotonic_regression
 
 from ..arrays import Floats, Int64
-from ..estimators.linear import inverse_taps, least_weights
+from ..estimators.linear import least_weights, step_response
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile, cells_between
 from .estimate import NO_END
@@ -86,16 +86,17 @@ def step_error(noise: DiscreteLaplace) -> float:
     """Return the largest standard deviation, to a cell, of the unbiased estimate of whether its count is at least t.
 
     With C the running sum of the taps its square is Σ_z p(z)·(C² − C)(h − t + z), at the h for which that is largest.
-    A fraction of a noise is left out; of more than MANY noises it is about φ(π)^(−ρ)/√ρ.
+    A fraction of a noise is left out; of more than MANY noises, or stronger ones than can be undone, it is about
+    φ(π)^(−ρ)/√ρ.
 
     >>> round(step_error(DiscreteLaplace(1)), 3), round(step_error(DiscreteLaplace(1, 2)), 3)
     (1.057, 3.297)
     """
-    if noise.power > MANY:
+    whole = DiscreteLaplace(noise.epsilon, math.floor(noise.power))
+    rise = step_response(whole) if noise.power <= MANY else np.zeros(0)
+    if not rise.size:
         shown = float(noise.characteristic(math.pi)) * math.sqrt(noise.power)
         return 1 / shown if shown > 0 else math.inf
-    whole = DiscreteLaplace(noise.epsilon, math.floor(noise.power))
-    rise = np.cumsum(inverse_taps(whole))[:-1]
     law = whole.pmf(np.arange(-rise.size, rise.size + 1))
     return math.sqrt(float(np.convolve(law, rise**2 - rise).max()))
 
@@ -187,19 +188,23 @@ class Bands:
     items : number of items the answers are scaled to (the domain of a sampled sketch, else the cells)
     rate : share of the items that have a cell
     values, tally : the noisy profile as the filter sees it, folded at 0 for ρ = 1; ``shown`` for :func:`cells_between`
-    steps : C(j) for j = −J..J − 1, what the filter makes of a step up at 0
+    steps : C(j) for j = −J..J − 1, what the filter makes of a step up at 0; none where it is beyond floating point
     """
 
     def __init__(self, noisy: NoisyProfile, items: int) -> None:
         self.noisy, self.items, self.rate = noisy, items, noisy.cells / items
         self.values, self.tally = noisy.folded() if noisy.noise.power == 1 else (noisy.values, noisy.tally)
         self.shown = self.values, np.append(0, np.cumsum(self.tally))
-        self.steps = np.cumsum(inverse_taps(noisy.noise))[:-1]
+        self.steps = step_response(noisy.noise)
         self._curves: dict[float, tuple[Floats, Floats]] = {}
         self._leasts: dict[tuple[int, int], tuple[float, float]] = {}  # every question asks for the same few
 
     def limits(self, lo: Int64, hi: Int64, level: float) -> Limits:
         """Return estimate, standard error and interval of the number of items with count in lo..hi."""
+        if not self.steps.size:
+            half = np.full(lo.size, self.items / 2)
+            ends = self._dominated(lo, hi, np.zeros(lo.size), 2 * half, GUARD * (1 - level) / 2)
+            return Limits(half, half, *ends)
         with np.errstate(over="ignore", invalid="ignore"):  # after many merges: no limits but 0 and all items
             estimate, variance = self.linear(lo, hi)
             share = (estimate / self.noisy.cells).clip(0, 1)
@@ -312,6 +317,8 @@ class Bands:
 
     def correlation(self, lo: Int64, hi: Int64) -> Floats:
         """Correlations of the errors of single entries (hi = lo), or of ascending "at least" (no end)."""
+        if not self.steps.size:
+            return np.eye(lo.size)
         if (hi == lo).all():
             return _normed(self._entry_covariance(lo))
         entries = np.arange(int(lo[-1]))

@@ -223,4 +223,4 @@ def entropy_limits(
     found, stderr, low, high = sum_limits(
         noisy, lambda t: first * t - second * xlogx(t), level, items=items, max_count=max_count
     )
-    return centre, stderr, max(0.0, centre + low - found), min(most, centre + high - found)
+    return centre, min(stderr, most), max(0.0, centre + low - found), min(most, centre + high - found)

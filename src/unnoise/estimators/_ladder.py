@@ -43,11 +43,11 @@ from numpy.lib.stride_tricks import sliding_window_view
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.optimize import isotonic_regression
 
-from ..arrays import Floats, Int64
+from ..arrays import Floats, Int64, convolve
 from ..errors import InputError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
-from .linear import convolve, inverse_taps
+from .linear import can_undo, inverse_taps, step_response
 
 __all__ = [
     "LENGTH", "CellLaw", "Rung", "Tail", "cell_law", "climb", "logarithm", "product", "reciprocal", "spikes",
@@ -229,10 +229,12 @@ def climb(laws: Sequence[tuple[CellLaw, float]], noise: DiscreteLaplace, near: R
     share, deep = min(1.0, sum(share for _, share in laws)), [law for law, _ in laws if law.far.size]
     rungs, step, reached = [near] if near else [], 1, laws[0][0].top
     least = near.first if near else reached + 1
-    largest, taps = max((int(law.far.max()) for law in deep), default=0), inverse_taps(noise)
+    largest = max((int(law.far.max()) for law in deep), default=0)
+    rise = step_response(noise)
+    spread = float((rise**2 - rise).sum()) if rise.size else math.inf
     while reached < largest:
         if step * LENGTH > reached:
-            rungs.append(_far_rung(deep, share, step, reached // step + 1, taps))
+            rungs.append(_far_rung(deep, share, step, reached // step + 1, spread))
             reached = step * LENGTH
         step *= 2
     if not rungs:
@@ -253,6 +255,8 @@ def spikes(parts: Sequence[NoisyProfile], top: int, stride: int = 1) -> Int64:
     By the plain logarithm of what the cells are without their noise, which tells single counts where there is little.
     With a ``stride`` only its multiples are asked, and compared with each other.
     """
+    if not can_undo(parts[0].noise):
+        return np.zeros(0, dtype=np.int64)
     taps = inverse_taps(parts[0].noise)
     half, items, variance = taps.size // 2, np.zeros(top + 1), np.zeros(top + 1)
     if half > top // 2:
@@ -276,8 +280,11 @@ def spikes(parts: Sequence[NoisyProfile], top: int, stride: int = 1) -> Int64:
     return stride * spiked[np.argsort(-out[spiked], kind="stable")].astype(np.int64)
 
 
-def _far_rung(laws: Sequence[CellLaw], share: float, step: int, first: int, taps: Floats) -> Rung:
-    """Multiples of ``step`` by the logarithm of the far law."""
+def _far_rung(laws: Sequence[CellLaw], share: float, step: int, first: int, spread: float) -> Rung:
+    """Multiples of ``step`` by the logarithm of the far law.
+
+    spread : Σ (C² − C) of the step response, ∞ where there is none
+    """
     items, entry, curve, weight, places = np.zeros((5, LENGTH + 1))
     for law in laws:
         if law.far.max() < (first - 0.5) * step:
@@ -296,9 +303,9 @@ def _far_rung(laws: Sequence[CellLaw], share: float, step: int, first: int, taps
         places += _binned(law.far, seen * law.far, step, LENGTH)
     middle = np.arange(LENGTH + 1) * float(step)
     place = np.where(weight > 0, places / np.maximum(weight, 1e-300), middle)
-    # The noise only moves cells across the edge of a bin: (items per count)·Σ (C² − C), C its step response.
-    rise = np.cumsum(taps)[:-1]
-    edge = float((rise**2 - rise).sum()) * np.maximum(items, 0) / step
+    # The noise only moves cells across the edge of a bin: (items per count)·Σ (C² − C), or as many as there are.
+    found = np.maximum(items, 0)
+    edge = spread * found / step if spread < math.inf else found**2
     here = slice(first, None)
     return Rung(step, first, items[here] / share, place[here], (entry + 2 * edge)[here] / share**2,
                 (curve + edge)[here] / share**2)

@@ -34,7 +34,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ..arrays import Floats, Int64
+from ..arrays import Floats, Int64, convolve, convolve_valid
 from ..engine.banded import BandedChannel, body_of, dense_runs, window_of
 from ..engine.channel import Blocks, begun, likely_strides, one_thread, resolved
 from ..engine.fourier import FINENESS, NEGLIGIBLE, FourierChannel, Part, lattice, on_lattice, row_ends, told_apart
@@ -46,7 +46,6 @@ from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile, cells_between
 from .isotonic import isotonic
 from .likelihood import likelihood
-from .linear import convolve, convolve_valid
 from .methods import Fit, check_input
 
 __all__ = [

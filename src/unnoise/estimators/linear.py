@@ -52,17 +52,17 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
-from scipy.fft import irfft, next_fast_len, rfft
+from scipy.fft import irfft, next_fast_len
 
-from ..arrays import Floats, Int64
+from ..arrays import Floats, Int64, convolve, convolve_valid
 from ..errors import InputError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile, as_signed_integers
 from .methods import LARGEST, Fit, check_input, check_max_count, check_noise
 
 __all__ = [
-    "Continuation", "Function", "convolve", "convolve_valid", "functional", "inverse_taps", "least_weights", "linear",
-    "repeated_taps", "second_difference_weight", "smoothed_tally", "weights",
+    "Continuation", "Function", "can_undo", "functional", "inverse_taps", "least_weights", "linear", "repeated_taps",
+    "second_difference_weight", "smoothed_tally", "step_response", "weights",
 ]  # fmt: skip
 
 Function = Callable[[Int64], Any]
@@ -96,8 +96,20 @@ TAIL = 1e-12
 ROUNDING = 1e-13
 """Directions smaller than this share of the largest are rounding."""
 
+REPRESENTED = 340.0
+"""ρ·log(1 + 4κ), the logarithm of what the filter's weights add up to, up to which their squares are below 10³⁰⁰."""
+
 VISIBLE = 0.01
 """Share of a standard error that rounding may come to."""
+
+
+def can_undo(noise: DiscreteLaplace) -> bool:
+    """Whether the filter that undoes the noise, and its square, are numbers a float can hold.
+
+    >>> can_undo(DiscreteLaplace("0.1", power=50)), can_undo(DiscreteLaplace("0.1", power=365))
+    (True, False)
+    """
+    return math.ceil(noise.power) * math.log1p(4 * second_difference_weight(noise)) <= REPRESENTED
 
 
 def second_difference_weight(noise: DiscreteLaplace) -> float:
@@ -123,10 +135,12 @@ def weights(g: Function, values: Any, noise: DiscreteLaplace, *, max_count: int 
     return _weights_and_spread(g, values, check_noise(noise), check_max_count(max_count))[0]
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def functional(noisy: NoisyProfile, g: Function, *, max_count: int | None = None) -> tuple[float, float]:
     """Unbiased estimates of Σ_cells g(h) and of that estimate's variance.
 
-    The variance estimate is never negative for power 1; for higher powers it may be, when it is small.
+    The variance estimate is never negative for power 1; for higher powers it may be, when it is small. Where so many
+    noises are undone that no float holds it, it is infinite and the estimate 0.
 
     >>> noisy = NoisyProfile.from_counts([3, -1, 7], epsilon=1)
     >>> value, variance = functional(noisy, lambda t: t)   # −1 folds to 0, which counts for −a/(1−a)
@@ -135,7 +149,8 @@ def functional(noisy: NoisyProfile, g: Function, *, max_count: int | None = None
     """
     bound = check_input(noisy, max_count)
     w, spread = least_weights(noisy, g, bound)
-    return float(noisy.tally @ w), float(noisy.tally @ spread)
+    found = float(noisy.tally @ w), float(noisy.tally @ spread)
+    return found if all(map(math.isfinite, found)) else (0.0, math.inf)
 
 
 def least_weights(noisy: NoisyProfile, g: Function, bound: int | None = None) -> tuple[Floats, Floats]:
@@ -201,6 +216,8 @@ def linear(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
     """
     bound = check_input(noisy, max_count)
     noise = noisy.noise
+    if not can_undo(noise):
+        raise InputError(f"noise must be weaker to be undone without a model (take method='auto'), got {noise}")
     if noise.power == 1:
         support, mass = _folded_inverse(noisy, bound)
     else:
@@ -312,6 +329,11 @@ def inverse_taps(noise: DiscreteLaplace) -> Floats:
     return np.concatenate([half[:0:-1], half])
 
 
+def step_response(noise: DiscreteLaplace) -> Floats:
+    """Return C(j), j = −J..J − 1, what that filter makes of a step up at 0; nothing where no float can hold it."""
+    return np.cumsum(inverse_taps(noise))[:-1] if can_undo(noise) else np.zeros(0)
+
+
 def _weights_and_spread(
     g: Function, values: Int64, noise: DiscreteLaplace, bound: int | None
 ) -> tuple[Floats, Floats]:
@@ -397,13 +419,17 @@ def _filter(table: Floats, kappa: float, times: int) -> Floats:
     """D applied ``times`` times along the first axis, which loses an entry at each end every time.
 
     D^ρ = Σ_k C(ρ, k)·(−κ)^k·Δ^2k: the differences of whole numbers are exact, and those of a polynomial end, where
-    repeated subtraction would multiply its rounding by κ^ρ.
+    repeated subtraction would multiply its rounding by κ^ρ. What no float holds is not finite.
     """
     result = table[times : table.shape[0] - times].copy()
+    factor = 1.0
     for k in range(1, times + 1):
         table = np.diff(table, n=2, axis=0)
+        if not table.any():
+            break
         inner = table[times - k : table.shape[0] - (times - k)]
-        result += math.comb(times, k) * (-kappa) ** k * inner
+        factor *= -kappa * (times - k + 1) / k
+        result += factor * inner
     return result
 
 
@@ -460,7 +486,7 @@ class Continuation:
         noise, times = noisy.noise, int(noisy.noise.power)
         if noise.power == 1 or noise.power.denominator > 1 or noisy.cells < FEWEST:
             return None
-        if float(noise.epsilon) * times > FAINTEST or noise.reach(TAIL) > WIDEST:
+        if not can_undo(noise) or float(noise.epsilon) * times > FAINTEST or noise.reach(TAIL) > WIDEST:
             return None
         low, top = -max(noise.reach(TAIL), times), times - 1
         x = np.arange(low, top + 1)
@@ -512,28 +538,3 @@ def continued(head: Floats, x: Int64, degree: int) -> Floats:
         binomial = binomial * (x - k) / (k + 1)
         step = np.diff(step)
     return result
-
-
-# ── convolution ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def convolve(left: Floats, right: Floats) -> Floats:
-    """Return all sums of products, one per offset at which the sequences meet.
-
-    ``scipy.signal.fftconvolve`` does too; but importing ``scipy.signal`` takes 0.8 s, ``scipy.fft`` a hundredth of it.
-
-    >>> convolve(np.array([1.0, 2.0]), np.array([1.0, 0.0, 3.0])).round(12)
-    array([1., 2., 3., 6.])
-    """
-    size = left.size + right.size - 1
-    length = next_fast_len(size, real=True)
-    return np.asarray(irfft(rfft(left, length) * rfft(right, length), length)[:size])
-
-
-def convolve_valid(long: Floats, short: Floats) -> Floats:
-    """Return the sums in which the whole of the short sequence takes part.
-
-    >>> convolve_valid(np.array([1.0, 2.0, 4.0]), np.array([1.0, 1.0])).round(12)
-    array([3., 6.])
-    """
-    return convolve(long, short)[short.size - 1 : long.size]

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from ..arrays import Floats, Int64
 from ..checks import is_integer
 from ..errors import InputError, PrivacyError
-from ..noise import DiscreteLaplace
+from ..noise import DiscreteLaplace, check_spread
 from ..noisy import NoisyProfile
 
 __all__ = [
@@ -127,7 +127,7 @@ class Fit:
 
 
 def check_noise(noise: Any) -> DiscreteLaplace:
-    """Refuse what is not discrete Laplace noise of power ≥ 1."""
+    """Refuse what is not discrete Laplace noise of power ≥ 1, or too strong."""
     if not isinstance(noise, DiscreteLaplace):
         raise InputError(f"noise must be a DiscreteLaplace, got {type(noise).__name__}")
     if noise.power < 1:
@@ -135,6 +135,7 @@ def check_noise(noise: Any) -> DiscreteLaplace:
             f"power must be ≥ 1 to reconstruct, got {noise.power}: less than one noise is a secret share, "
             f"it would give epsilon={noise.actual_epsilon:.3g} in place of {float(noise.epsilon):g}"
         )
+    check_spread(noise)
     return noise
 
 
