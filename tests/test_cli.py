@@ -373,6 +373,8 @@ BAD = {
     "method": (["profile", "{csv}", "-c", "url", "-e", "1", "--method", "x"], "method must be one of"),
     "command": (["profiel"], "No such command 'profiel'"),
     "option": (["profile", "{csv}", "--colum", "x"], "No such option: --colum"),
+    "other word": (["profile", "{csv}", "--user", "who"], "No such option: --user; did you mean --person?"),
+    "its own word": (["plan", "--item", "9"], "No such option: --item (Possible options: --items)"),
     "output": (["sketch", "{csv}", "-e", "1"], "Missing option '--output'"),
     "not a sketch": (["inspect", "{csv}"], "is not a valid sketch file"),
     "no sketch": (["inspect", "nothing.sketch"], "no such file"),

@@ -723,3 +723,17 @@ def test_cells_that_are_all_alike_have_an_answer(tmp_path, kind, epsilon, rows):
     slack = {"known": 0.1, "hashed": 2}[kind]  # noise shows once in 10¹⁷ runs; hashed items share the same cells in all
     for ask, truth in ((un.union, set.union(*sets)), (un.overlap, set.intersection(*sets))):
         assert abs(ask(*paths).value - len(truth)) < slack
+
+
+def test_columns_of_different_names_are_a_warning_and_of_one_name_none(recwarn):
+    def site(column: str) -> un.Sketch:
+        sketch = un.Sketch.hashed(256, epsilon=2, item_types=["str"], labels={"column": [column]})
+        sketch.update(["x", "y"])
+        sketch.release()
+        return sketch
+
+    assert un.union(site("plane"), site("plane")).high > 0
+    assert not recwarn.list
+    with pytest.warns(un.UnnoiseWarning, match="plane in sketch 1; airline in sketch 2") as told:
+        un.union(site("plane"), site("airline"))
+    assert told[0].filename == __file__

@@ -10,13 +10,14 @@ answers sharper; it must be true. Sketches of persons that count once know it th
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .answers import sites as answers
 from .answers.consistent import Key, SiteTable, Subsets, table_of
 from .answers.estimate import Estimate
-from .errors import InputError, SealedError
+from .errors import InputError, SealedError, UnnoiseWarning
 from .noisy import NoisyCounts
 from .sketches.sketch import Sketch
 
@@ -92,12 +93,16 @@ def _name_of(sketch: Any, number: int) -> str:
 def _opened(named: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, NoisyCounts]]:
     """Yield what sketches released, by name, one after the other; refuse two that share a noise.
 
-    All that is told of sketches beside each other rests on independent noises: a week and its Monday are not.
+    All that is told of sketches beside each other rests on independent noises: a week and its Monday are not. Columns
+    may well have another name elsewhere, so two names are no more than a warning.
     """
     owner: dict[bytes, str] = {}
+    columns: dict[str, str] = {}
     for name, given in named:
         sketch = Sketch.load(given) if isinstance(given, str | os.PathLike) else given
         yield name, _released(sketch)
+        if isinstance(sketch, Sketch) and sketch.labels.column:
+            columns.setdefault(", ".join(sketch.labels.column), name)
         for identity in sketch._identities if isinstance(sketch, Sketch) else ():
             if identity in owner:
                 raise InputError(
@@ -105,6 +110,10 @@ def _opened(named: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, NoisyCounts
                     f"the other, or a third in both"
                 )
             owner[identity] = name
+    if len(columns) > 1:
+        where = "; ".join(f"{column} in {name}" for column, name in columns.items())
+        said = f"columns have different names ({where}): items are compared by value"
+        warnings.warn(said, UnnoiseWarning, stacklevel=5)
 
 
 def _released(sketch: Any) -> NoisyCounts:

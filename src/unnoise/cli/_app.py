@@ -162,7 +162,18 @@ def _usage(error: Exception) -> str:
     fix = r"\1 must be an integer, got another text"
     message = re.sub(r"^Invalid value for '([^']+)': .*valid integer.*$", fix, message)
     context = getattr(error, "ctx", None)
+    unknown = re.match(r"No such option: (--[a-z]+)", message)
+    meant = MEANT.get(unknown[1]) if unknown else None
+    if unknown and meant and context and any(meant in one.opts for one in context.command.params):
+        message = f"{unknown[0]}; did you mean {meant}?"
     return f"{message} (see {context.command_path if context else 'unnoise'} --help)"
+
+
+MEANT = {
+    "--item": "--column", "--items": "--column", "--key": "--column", "--id": "--column", "--user": "--person",
+    "--users": "--person", "--persons": "--person", "--cap": "--max-contributions",
+}  # fmt: skip
+"""Words that people try, which are spelled like no option of that meaning."""
 
 
 OPTIONS = {
