@@ -93,8 +93,8 @@ def step_error(noise: DiscreteLaplace) -> float:
     (1.057, 3.297)
     """
     whole = DiscreteLaplace(noise.epsilon, math.floor(noise.power))
-    rise = step_response(whole) if noise.power <= MANY else np.zeros(0)
-    if not rise.size:
+    rise = step_response(whole) if noise.power <= MANY else None
+    if rise is None:
         shown = float(noise.characteristic(math.pi)) * math.sqrt(noise.power)
         return 1 / shown if shown > 0 else math.inf
     law = whole.pmf(np.arange(-rise.size, rise.size + 1))
@@ -188,20 +188,22 @@ class Bands:
     items : number of items the answers are scaled to (the domain of a sampled sketch, else the cells)
     rate : share of the items that have a cell
     values, tally : the noisy profile as the filter sees it, folded at 0 for ρ = 1; ``shown`` for :func:`cells_between`
-    steps : C(j) for j = −J..J − 1, what the filter makes of a step up at 0; none where it is beyond floating point
+    steps : C(j) for j = −J..J − 1, what the filter makes of a step up at 0
+    blind : whether no float holds them, and nothing is told but by domination
     """
 
     def __init__(self, noisy: NoisyProfile, items: int) -> None:
         self.noisy, self.items, self.rate = noisy, items, noisy.cells / items
         self.values, self.tally = noisy.folded() if noisy.noise.power == 1 else (noisy.values, noisy.tally)
         self.shown = self.values, np.append(0, np.cumsum(self.tally))
-        self.steps = step_response(noisy.noise)
+        steps = step_response(noisy.noise)
+        self.blind, self.steps = steps is None, np.zeros(0) if steps is None else steps
         self._curves: dict[float, tuple[Floats, Floats]] = {}
         self._leasts: dict[tuple[int, int], tuple[float, float]] = {}  # every question asks for the same few
 
     def limits(self, lo: Int64, hi: Int64, level: float) -> Limits:
         """Return estimate, standard error and interval of the number of items with count in lo..hi."""
-        if not self.steps.size:
+        if self.blind:
             half = np.full(lo.size, self.items / 2)
             ends = self._dominated(lo, hi, np.zeros(lo.size), 2 * half, GUARD * (1 - level) / 2)
             return Limits(half, half, *ends)
@@ -317,7 +319,7 @@ class Bands:
 
     def correlation(self, lo: Int64, hi: Int64) -> Floats:
         """Correlations of the errors of single entries (hi = lo), or of ascending "at least" (no end)."""
-        if not self.steps.size:
+        if self.blind:
             return np.eye(lo.size)
         if (hi == lo).all():
             return _normed(self._entry_covariance(lo))

@@ -22,6 +22,7 @@ from functools import wraps
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
+from scipy.fft import irfft, next_fast_len, rfft
 from scipy.linalg import LinAlgError
 from scipy.linalg.lapack import dpotrf, dpotrs
 
@@ -29,8 +30,8 @@ from ..arrays import Floats, Int64
 from ..noise import DiscreteLaplace
 
 __all__ = [
-    "FAR", "Bands", "Blocks", "Channel", "Dense", "Grid", "Seeing", "State", "begun", "blur_of", "counts_in_blocks",
-    "first_apart", "likely_strides", "one_thread", "resolved",
+    "FAR", "Bands", "Blocks", "Channel", "Dense", "Grid", "Seeing", "State", "begun", "blur_of", "convolve",
+    "convolve_valid", "counts_in_blocks", "first_apart", "likely_strides", "one_thread", "resolved",
 ]  # fmt: skip
 
 P = ParamSpec("P")
@@ -76,6 +77,28 @@ def first_apart(counts: Iterable[int], blur: int, most: int) -> Int64:
         if len(found) < most and all(abs(count - other) > blur for other in found):
             found.append(count)
     return np.array(found, dtype=np.int64)
+
+
+def convolve(left: Floats, right: Floats) -> Floats:
+    """Return all sums of products, one per offset at which the sequences meet.
+
+    ``scipy.signal.fftconvolve`` does too; but importing ``scipy.signal`` takes 0.8 s, ``scipy.fft`` a hundredth of it.
+
+    >>> convolve(np.array([1.0, 2.0]), np.array([1.0, 0.0, 3.0])).round(12)
+    array([1., 2., 3., 6.])
+    """
+    size = left.size + right.size - 1
+    length = next_fast_len(size, real=True)
+    return np.asarray(irfft(rfft(left, length) * rfft(right, length), length)[:size])
+
+
+def convolve_valid(long: Floats, short: Floats) -> Floats:
+    """Return the sums in which the whole of the short sequence takes part.
+
+    >>> convolve_valid(np.array([1.0, 2.0, 4.0]), np.array([1.0, 1.0])).round(12)
+    array([3., 6.])
+    """
+    return convolve(long, short)[short.size - 1 : long.size]
 
 
 def counts_in_blocks(first: int, top: int, dense: int, per_octave: int) -> Int64:

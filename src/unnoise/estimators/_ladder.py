@@ -43,11 +43,12 @@ from numpy.lib.stride_tricks import sliding_window_view
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.optimize import isotonic_regression
 
-from ..arrays import Floats, Int64, convolve
+from ..arrays import Floats, Int64
+from ..engine.channel import convolve
 from ..errors import InputError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
-from .linear import can_undo, inverse_taps, step_response
+from .linear import inverse_taps, step_response
 
 __all__ = [
     "LENGTH", "CellLaw", "Rung", "Tail", "cell_law", "climb", "logarithm", "product", "reciprocal", "spikes",
@@ -231,7 +232,7 @@ def climb(laws: Sequence[tuple[CellLaw, float]], noise: DiscreteLaplace, near: R
     least = near.first if near else reached + 1
     largest = max((int(law.far.max()) for law in deep), default=0)
     rise = step_response(noise)
-    spread = float((rise**2 - rise).sum()) if rise.size else math.inf
+    spread = float((rise**2 - rise).sum()) if rise is not None else math.inf
     while reached < largest:
         if step * LENGTH > reached:
             rungs.append(_far_rung(deep, share, step, reached // step + 1, spread))
@@ -255,7 +256,7 @@ def spikes(parts: Sequence[NoisyProfile], top: int, stride: int = 1) -> Int64:
     By the plain logarithm of what the cells are without their noise, which tells single counts where there is little.
     With a ``stride`` only its multiples are asked, and compared with each other.
     """
-    if not can_undo(parts[0].noise):
+    if step_response(parts[0].noise) is None:
         return np.zeros(0, dtype=np.int64)
     taps = inverse_taps(parts[0].noise)
     half, items, variance = taps.size // 2, np.zeros(top + 1), np.zeros(top + 1)

@@ -34,9 +34,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ..arrays import Floats, Int64, convolve, convolve_valid
+from ..arrays import Floats, Int64
 from ..engine.banded import BandedChannel, body_of, dense_runs, window_of
-from ..engine.channel import Blocks, begun, likely_strides, one_thread, resolved
+from ..engine.channel import Blocks, begun, convolve, convolve_valid, likely_strides, one_thread, resolved
 from ..engine.fourier import FINENESS, NEGLIGIBLE, FourierChannel, Part, lattice, on_lattice, row_ends, told_apart
 from ..engine.points import Places, likely_points
 from ..engine.posterior import Posterior, posterior

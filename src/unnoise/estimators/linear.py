@@ -54,14 +54,15 @@ from typing import Any
 import numpy as np
 from scipy.fft import irfft, next_fast_len
 
-from ..arrays import Floats, Int64, convolve, convolve_valid
+from ..arrays import Floats, Int64
+from ..engine.channel import convolve, convolve_valid
 from ..errors import InputError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile, as_signed_integers
 from .methods import LARGEST, Fit, check_input, check_max_count, check_noise
 
 __all__ = [
-    "Continuation", "Function", "can_undo", "functional", "inverse_taps", "least_weights", "linear", "repeated_taps",
+    "Continuation", "Function", "functional", "inverse_taps", "least_weights", "linear", "repeated_taps",
     "second_difference_weight", "smoothed_tally", "step_response", "weights",
 ]  # fmt: skip
 
@@ -101,15 +102,6 @@ REPRESENTED = 340.0
 
 VISIBLE = 0.01
 """Share of a standard error that rounding may come to."""
-
-
-def can_undo(noise: DiscreteLaplace) -> bool:
-    """Whether the filter that undoes the noise, and its square, are numbers a float can hold.
-
-    >>> can_undo(DiscreteLaplace("0.1", power=50)), can_undo(DiscreteLaplace("0.1", power=365))
-    (True, False)
-    """
-    return math.ceil(noise.power) * math.log1p(4 * second_difference_weight(noise)) <= REPRESENTED
 
 
 def second_difference_weight(noise: DiscreteLaplace) -> float:
@@ -216,7 +208,7 @@ def linear(noisy: NoisyProfile, *, max_count: int | None = None) -> Fit:
     """
     bound = check_input(noisy, max_count)
     noise = noisy.noise
-    if not can_undo(noise):
+    if step_response(noise) is None:
         raise InputError(f"noise must be weaker to be undone without a model (take method='auto'), got {noise}")
     if noise.power == 1:
         support, mass = _folded_inverse(noisy, bound)
@@ -329,9 +321,16 @@ def inverse_taps(noise: DiscreteLaplace) -> Floats:
     return np.concatenate([half[:0:-1], half])
 
 
-def step_response(noise: DiscreteLaplace) -> Floats:
-    """Return C(j), j = −J..J − 1, what that filter makes of a step up at 0; nothing where no float can hold it."""
-    return np.cumsum(inverse_taps(noise))[:-1] if can_undo(noise) else np.zeros(0)
+@lru_cache(maxsize=32)
+def step_response(noise: DiscreteLaplace) -> Floats | None:
+    """Return C(j), j = −J..J − 1, what that filter makes of a step up at 0; None where no float holds its square.
+
+    >>> step_response(DiscreteLaplace("0.1", power=50)).size, step_response(DiscreteLaplace("0.1", power=365))
+    (100, None)
+    """
+    if math.ceil(noise.power) * math.log1p(4 * second_difference_weight(noise)) > REPRESENTED:
+        return None
+    return np.cumsum(inverse_taps(noise))[:-1]
 
 
 def _weights_and_spread(
@@ -486,7 +485,7 @@ class Continuation:
         noise, times = noisy.noise, int(noisy.noise.power)
         if noise.power == 1 or noise.power.denominator > 1 or noisy.cells < FEWEST:
             return None
-        if not can_undo(noise) or float(noise.epsilon) * times > FAINTEST or noise.reach(TAIL) > WIDEST:
+        if step_response(noise) is None or float(noise.epsilon) * times > FAINTEST or noise.reach(TAIL) > WIDEST:
             return None
         low, top = -max(noise.reach(TAIL), times), times - 1
         x = np.arange(low, top + 1)
