@@ -9,10 +9,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-import unnoise as un
 from oracles_noise import difference_log_pmf, difference_pmf
 from unnoise import DiscreteLaplace, InputError, discrete_laplace
-from unnoise.noise import MOST_SPREAD, _log_table, check_spread
+from unnoise.noise import _log_table
 
 LAWS = [(e, r) for e in ("1/1000", "0.1", "1", "10") for r in ("1/10", "1/2", "1", "3/2", "2", "5")]
 
@@ -175,18 +174,3 @@ def test_integers_of_numpy_are_integers(given: object) -> None:
     noise = DiscreteLaplace(given)
     assert (type(noise.epsilon.numerator), noise) == (int, DiscreteLaplace(2))
     assert discrete_laplace(10, epsilon=given).size == 10
-
-
-def test_noise_that_hides_everything_is_refused_before_a_sketch_is_made_and_before_one_is_answered() -> None:
-    """It had taken all memory: cells are laid out as far as the noise reaches."""
-    check_spread(DiscreteLaplace("1.5e-6"))
-    for noise in (DiscreteLaplace("1e-6"), DiscreteLaplace("1e-5", power=60)):
-        assert noise.variance > MOST_SPREAD**2
-        with pytest.raises(InputError, match="standard deviation of at most 1,048,576"):
-            check_spread(noise)
-        with pytest.raises(InputError, match="take a larger ε"):
-            un.reconstruct([1, 2, 3], noise=noise)
-    for make in (un.Sketch.hashed, lambda **given: un.Sketch.known(["a", "b"], **given)):
-        with pytest.raises(InputError, match="take a larger ε"):
-            make(epsilon="1e-7")
-    assert un.direct(["a"], epsilon="1e-7").distinct.high > 1  # whose memory depends on no noise

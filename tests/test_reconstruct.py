@@ -8,7 +8,7 @@ import pytest
 from drawing_tools import noisy_profile, simulate
 from unnoise.answers.reconstruct import reconstruct
 from unnoise.errors import ClaimWarning, InputError, PrivacyError
-from unnoise.estimators.methods import METHODS
+from unnoise.estimators.methods import METHODS, MOST_SPREAD
 from unnoise.layout import Layout
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyCounts, NoisyProfile
@@ -169,3 +169,24 @@ def test_intervals_are_robust_unless_unbiased_numbers_may_be_off_by_all_cells(ep
         noisy = counts + rng.negative_binomial(power, p, cells) - rng.negative_binomial(power, p, cells)
         found = reconstruct(noisy, noise=noise)
         assert found.kind == found.at_least(2).kind == kind
+
+
+@pytest.mark.parametrize(("epsilon", "power"), [("6e-7", 1), ("1e-5", 250), ("1e-12", 1)])
+def test_noise_that_hides_everything_is_refused(epsilon, power):
+    """It had taken all memory: cells are laid out as far as the noise reaches."""
+    noise = DiscreteLaplace(epsilon, power)
+    assert noise.variance > MOST_SPREAD**2
+    for method in ("auto", "isotonic", "linear"):
+        with pytest.raises(InputError, match=r"standard deviation of at most 2,097,152.*take a larger ε"):
+            reconstruct([1, 2, 3], noise=noise, method=method)
+    hashed = NoisyCounts(np.zeros(64, dtype=np.int64), noise, Layout(kind="hashed", cells=64, hash_seed=0))
+    with pytest.raises(InputError, match="take a larger ε"):
+        reconstruct(hashed)
+
+
+def test_the_strongest_noise_of_persons_without_a_limit_is_answered():
+    """The control: at most 10⁶ contributions of a person at ε = 1."""
+    noise = DiscreteLaplace("1e-6")
+    assert noise.variance < MOST_SPREAD**2
+    found = reconstruct(np.array([5, -2_000_000, 900_000]), noise=noise)
+    assert 0 <= found.distinct.low <= found.distinct.high <= 3

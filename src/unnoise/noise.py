@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike
 from .arrays import Floats
 from .errors import InputError
 
-__all__ = ["DiscreteLaplace", "Exact", "check_spread", "exact_positive", "tidy"]
+__all__ = ["DiscreteLaplace", "Exact", "exact_positive", "tidy"]
 
 Exact = int | float | Fraction | Decimal | str
 """What may be given for ε and ρ: taken as the exact rational that it prints as."""
@@ -74,9 +74,6 @@ MOST_POWER = 1 << 15
 
 LONGEST = 1 << 20
 """Farthest count up to which a power's law is tabulated exactly."""
-
-MOST_SPREAD = 1 << 20
-"""Standard deviation of the noise up to which cells are answered: memory grows with it, a few kB for each 1."""
 
 
 @dataclass(frozen=True, init=False)
@@ -268,16 +265,3 @@ def tidy(value: Fraction) -> str:
     if math.isfinite(as_float) and Fraction(str(as_float)) == value:
         return str(as_float)
     return str(value)
-
-
-def check_spread(noise: DiscreteLaplace) -> None:
-    """Refuse noise on cells that hides everything, and more than an answer could hold in memory.
-
-    >>> check_spread(DiscreteLaplace("1e-5", power=31))
-    """
-    if noise.variance > MOST_SPREAD**2:
-        times = "" if noise.power == 1 else f" added up {float(noise.power):g} times"
-        raise InputError(
-            f"noise on cells must have a standard deviation of at most {MOST_SPREAD:,}, or nothing can be told, "
-            f"got {noise.variance**0.5:.2g} for ε = {float(noise.epsilon):g} per occurrence{times}: take a larger ε"
-        )

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from ..arrays import Floats, Int64
 from ..checks import is_integer
 from ..errors import InputError, PrivacyError
-from ..noise import DiscreteLaplace, check_spread
+from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
 
 __all__ = [
@@ -24,6 +24,10 @@ __all__ = [
 ]  # fmt: skip
 
 Items = Literal["fitted", "decompounded"]
+
+MOST_SPREAD = 1 << 21
+"""Standard deviation of the noise up to which cells are answered: beyond, memory for all counts within its reach, some
+kB for each 1, is more than a machine has, and nothing could be told."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +139,12 @@ def check_noise(noise: Any) -> DiscreteLaplace:
             f"power must be ≥ 1 to reconstruct, got {noise.power}: less than one noise is a secret share, "
             f"it would give epsilon={noise.actual_epsilon:.3g} in place of {float(noise.epsilon):g}"
         )
-    check_spread(noise)
+    if noise.variance > MOST_SPREAD**2:
+        times = "" if noise.power == 1 else f" added up {float(noise.power):g} times"
+        raise InputError(
+            f"noise on cells must have a standard deviation of at most {MOST_SPREAD:,}, or nothing can be told, "
+            f"got {noise.variance**0.5:.2g} for ε = {float(noise.epsilon):g} per occurrence{times}: take a larger ε"
+        )
     return noise
 
 

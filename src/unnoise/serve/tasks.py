@@ -18,7 +18,7 @@ from typing import Any
 from ..checks import check_integer
 from ..errors import InputError
 from ..layout import MOST_COUNTED, MOST_LEVELS, Layout, hashed_layout
-from ..noise import DiscreteLaplace, check_spread, exact_positive
+from ..noise import DiscreteLaplace, exact_positive
 
 __all__ = ["EVERY", "WAYS", "Task", "check_name"]
 
@@ -109,8 +109,7 @@ class Task:
             raise InputError("occurrences must be left out unless the way is two-servers and cells are hashed")
         if self.occurrences is not None and self.every != "once":
             raise InputError("occurrences must be left out where every is not once: sums to be merged need equal cells")
-        _ = self.layout
-        check_spread(self.noise)
+        _ = self.layout, self.noise
 
     @property
     def nouns(self) -> str:

@@ -36,7 +36,7 @@ from ..layout import (
     guarantee,
     hashed_layout,
 )
-from ..noise import DiscreteLaplace, Exact, check_spread, exact_positive, tidy
+from ..noise import DiscreteLaplace, Exact, exact_positive, tidy
 from ..noisy import NoisyCounts
 from .cells import Held
 from .domain import Domain, Finder, finder_for, read_domain, sampled_cells
@@ -218,7 +218,6 @@ begin_epoch() first, which draws fresh noise
         check_integer("cells" if layout.kind == "hashed" else "domain", layout.cells, 1, MOST_CELLS)
         per_occurrence = exact_positive("epsilon", epsilon) / (layout.max_contributions or 1)
         noise = DiscreteLaplace(per_occurrence, power)
-        check_spread(noise)
         said = fresh_labels(labels, layout)
         stream, cells = open_stream(), np.empty(layout.cells, dtype=np.int64)
         fill(cells, noise, stream)
