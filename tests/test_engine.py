@@ -651,4 +651,4 @@ def test_a_series_beyond_every_number_shows_no_single_counts():
     rng = np.random.default_rng(0)
     noisy = noisy_multiples(100 * rng.geometric(0.3, 1500), 0.36, 31, rng, hashed(2**9))
     with np.errstate(over="raise", invalid="raise"):
-        assert spikes([noisy], 3000).size == 0
+        assert spikes([(noisy, 1.0)], 3000).size == 0

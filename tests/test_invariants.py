@@ -59,6 +59,14 @@ def test_what_missed_by_far_in_the_audit_no_longer_does(run):
     assert check(draw(np.random.default_rng([1, *run]), 17))[0] == []
 
 
+def test_a_cap_that_the_light_levels_show_is_found():
+    """8,311 items of 100 were told as 97 to 102, for the level that is fullest says nothing of them."""
+    case = draw(np.random.default_rng([3, 177, 29]), 17)
+    assert check(case)[0] == []
+    at_cap = reconstruct(case.noisy).exactly(100)
+    assert at_cap.low <= int((case.truth == 100).sum()) <= at_cap.high
+
+
 def test_neighbouring_single_counts_are_told_apart():
     """Items of 21, 155 and 156 occurrences in shared cells: 155, and sums of two, had stood for them."""
     case = draw(np.random.default_rng([77, 29]), 12)

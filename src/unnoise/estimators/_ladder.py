@@ -250,19 +250,21 @@ def climb(laws: Sequence[tuple[CellLaw, float]], noise: DiscreteLaplace, near: R
     return Tail(counts, found, tuple(rungs), share)
 
 
-def spikes(parts: Sequence[NoisyProfile], top: int, stride: int = 1) -> Int64:
+def spikes(parts: Sequence[tuple[NoisyProfile, float]], top: int, stride: int = 1) -> Int64:
     """Return the counts up to ``top`` at which more items are found than around, by STANDS_OUT errors, surest first.
 
-    By the plain logarithm of what the cells are without their noise, which tells single counts where there is little.
-    With a ``stride`` only its multiples are asked, and compared with each other.
+    By the plain logarithm of what the cells are without their noise, which tells single counts where there is little:
+    of levels, each with its share of the items, as each tells them. With a ``stride`` only its multiples are asked,
+    and compared with each other.
     """
-    if step_response(parts[0].noise) is None:
+    noise = parts[0][0].noise
+    if step_response(noise) is None:
         return np.zeros(0, dtype=np.int64)
-    taps = inverse_taps(parts[0].noise)
-    half, items, variance = taps.size // 2, np.zeros(top + 1), np.zeros(top + 1)
+    taps = inverse_taps(noise)
+    half, found, told = taps.size // 2, np.zeros(top + 1), np.zeros(top + 1)
     if half > top // 2:
         return np.zeros(0, dtype=np.int64)
-    for noisy in parts:
+    for noisy, share in parts:
         near = noisy.values >= -half
         seen = _binned(noisy.values[near] + half, noisy.tally[near].astype(float), 1, top + 2 * half)
         law = np.convolve(seen, taps, "valid") / noisy.cells
@@ -271,12 +273,12 @@ def spikes(parts: Sequence[NoisyProfile], top: int, stride: int = 1) -> Int64:
                 inverse = reciprocal(law)
                 filtered = np.convolve(inverse, taps)[: inverse.size]  # W(−half), W(1 − half), …
                 spread = convolve(seen[half : half + top + 1], filtered**2)[half : half + top + 1]
-                found = np.array([noisy.cells * logarithm(law, inverse), np.maximum(spread, 0)])
-            if np.isfinite(found).all():
-                items, variance = items + found[0], variance + found[1]
-    items, variance = items[::stride], variance[::stride]
+                items, variance = noisy.cells * logarithm(law, inverse), np.maximum(spread, 0) + 1.0
+            if np.isfinite(items).all() and np.isfinite(variance).all():
+                found, told = found + share * items / variance, told + share**2 / variance
+    items, told = (found / np.maximum(told, 1e-300))[::stride], told[::stride]
     around = np.median(sliding_window_view(np.pad(items, AROUND, mode="edge"), 2 * AROUND + 1), axis=1)
-    out = (items - around) / np.sqrt(variance + 1.0)
+    out = (items - around) * np.sqrt(told)
     spiked = np.flatnonzero((out > STANDS_OUT) & (items > FEWEST))
     return stride * spiked[np.argsort(-out[spiked], kind="stable")].astype(np.int64)
 

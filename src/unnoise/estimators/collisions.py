@@ -229,7 +229,7 @@ def _channels(used: Sequence[Range], max_count: int | None, stride: int) -> list
     blocks = Blocks.covering(counts_in_blocks(1, max(1, top // stride), DENSE, PER_OCTAVE), stride)
     if largest > last and (max_count is None or max_count > last):
         blocks = blocks.with_atoms(np.array([FAR], dtype=np.int64))
-    clear = spikes([part.noisy for part in used], top, stride) if lattice(noise) == 1 else NONE
+    clear = spikes([(part.noisy, part.share) for part in used], top, stride) if lattice(noise) == 1 else NONE
     clear = clear[clear > DENSE * stride][:MOST_SPIKES]
     peaks = clear[np.isin(clear - stride, clear) & np.isin(clear + stride, clear)]
     hill = np.isin(clear, np.concatenate([peaks - stride, peaks, peaks + stride]))
