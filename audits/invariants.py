@@ -35,7 +35,7 @@ def piece(seed: int, number: int, runs: int, most: int, beyond: bool) -> dict[st
             rules, mark = [f"{type(error).__name__}: {error}"], False
         marked += mark
         for rule in rules:
-            found["widths" in rule].append(f"run {number}.{run}: {case}: {rule}")
+            found["widths" in rule].append(f"{'beyond' if beyond else 'run'} {number}.{run}: {case}: {rule}")
     return {"runs": runs, "broken": found[False], "far": found[True], "marked": marked}
 
 
