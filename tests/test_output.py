@@ -19,11 +19,11 @@ import pytest
 
 from command_tools import run_in
 from unnoise.answers.compare import Comparison, compare
-from unnoise.answers.estimate import TOO_NOISY, Estimate
+from unnoise.answers.estimate import TOO_NOISY, Estimate, sensible, sensible_rows
 from unnoise.answers.export import SUFFIXES, WRITERS, answers_document, comparison_document
 from unnoise.answers.questions import Asked, Sheet, noun, sheets
 from unnoise.answers.reconstruct import reconstruct
-from unnoise.answers.render import first_sentence, sensible
+from unnoise.answers.render import first_sentence
 from unnoise.answers.report import profiles_document, report_page
 from unnoise.api import direct
 from unnoise.cli import _output, main
@@ -227,6 +227,38 @@ def test_intervals_are_rounded_outwards():
             shown = [float(text.replace(",", "")) for text in sensible(Estimate(value, 1.0, low, high), whole=whole)]
             assert shown[1] <= low <= high <= shown[2], (low, high, shown)
     assert sensible(Estimate(1.0, 1.0, 0.0, 2.0**61))[2] == "no limit"
+
+
+def _numbers_read(rows) -> np.ndarray:
+    """Value, low and high of "inside" and "at least" of each row, as somebody reads them."""
+    said = np.array([[float(text.replace(",", "")) for text in (*inside, *above)] for inside, above in rows])
+    return said.reshape(len(said), 2, 3)
+
+
+def _contradictions(said) -> int:
+    """Where a curve rises, or a part is more than the curve there."""
+    return int((np.diff(said[:, 1], axis=0) > 0).sum() + (said[:, 0] > said[:, 1]).sum())
+
+
+def test_nothing_is_written_larger_than_what_it_is_part_of():
+    """Answers that agree are not rounded until they contradict each other; each by itself they are."""
+    alone = 0
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        first = np.arange(1, 12)
+        above = np.sort(rng.pareto(0.5, first.size) * 10 + rng.integers(0, 500))[::-1]
+        low, high = (np.sort(above * rng.uniform(*ends, first.size))[::-1] for ends in ((0.3, 1), (1, 3)))
+        curve = [Estimate(v, 1.0, min(lo, v), max(hi, v)) for v, lo, hi in zip(above, low, high)]
+        share = rng.uniform(0.2, 1, first.size)
+        parts = [Estimate(e.value * s, 1.0, e.low * s * 0.5, e.high * s) for e, s in zip(curve, share)]
+        rows = [(int(t), int(t), inside, at_least) for t, inside, at_least in zip(first, parts, curve)]
+        said = _numbers_read(sensible_rows(rows))
+        assert _contradictions(said) == 0, seed
+        exact = np.array([[[e.low, e.high] for e in each[2:]] for each in rows])
+        assert (said[:, :, 1] <= exact[:, :, 0]).all(), seed
+        assert (said[:, :, 2] >= exact[:, :, 1] - 1e-9).all(), seed
+        alone += _contradictions(_numbers_read([(sensible(inside), sensible(above)) for *_, inside, above in rows])) > 0
+    assert alone
 
 
 def test_what_nothing_bounds_is_left_out_and_said(shell, tmp_path):

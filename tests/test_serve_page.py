@@ -16,7 +16,7 @@ import unnoise as un
 from browser_tools import complaints, keep, set_screen
 from serve_tools import CELLS, running
 from unnoise import serve
-from unnoise.answers.render import sensible
+from unnoise.answers.estimate import sensible
 from unnoise.serve.run import DATABASE
 
 TASK = {

@@ -133,7 +133,7 @@ def _write_report(
 
 
 def _cell(estimate: Any) -> str:
-    from .answers.render import sensible
+    from .answers.estimate import sensible
 
     value, low, high = sensible(estimate)
     return f"[bold]{value}[/bold] [dim]({low}–{high})[/dim]"

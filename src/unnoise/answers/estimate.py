@@ -18,7 +18,7 @@ few cells and at the edges they do here as well.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, SupportsFloat
 
@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from .profile import Profile
 
 __all__ = [
-    "FEWEST_COUNTS", "KINDS", "MOST_COUNTS", "NO_END", "TOO_NOISY", "Band", "Columnar", "Estimate", "critical_level",
-    "number", "percent", "simultaneous_band",
+    "FEWEST_COUNTS", "HUGE", "KINDS", "MOST_COUNTS", "NO_END", "NO_LIMIT", "TOO_NOISY", "Band", "Columnar", "Estimate",
+    "critical_level", "number", "percent", "sensible", "sensible_parts", "sensible_rows",
+    "simultaneous_band",
 ]  # fmt: skip
 
 KINDS = ("robust", "model")
@@ -273,6 +274,114 @@ def percent(share: float) -> str:
     if 0 < share < 1e-4:
         return "< 0.01 %"
     return f"{number(float(f'{100 * share:.2g}'))} %"
+
+
+HUGE = 1e12
+"""Numbers from here on are written with a power of ten."""
+
+NO_LIMIT = 2.0**53
+"""Hardly any data have such counts: where an interval goes on to here and its value does not, nothing ended it."""
+
+Digits = tuple[int, int, int]
+"""How many decimals value, low and high are written with, negative for tens and hundreds."""
+
+Step = Callable[[float], int] | None
+STEPS: tuple[Step, ...] = (None, math.floor, math.ceil)
+"""Where value, low and high are rounded to: an interval outwards, so that it never promises more than it does."""
+
+
+def sensible(estimate: Estimate, *, whole: bool = True) -> tuple[str, str, str]:
+    """Write value, low and high with as many digits as the interval deserves; ``whole`` for numbers of things.
+
+    >>> sensible(Estimate(9171.4, 79, 9018.2, 9327.9))
+    ('9,170', '9,010', '9,330')
+    >>> sensible(Estimate(10.0281, 0.002, 10.0242, 10.0321), whole=False)
+    ('10.0281', '10.0242', '10.0321')
+    >>> sensible(Estimate(2.0, 0.0, 2.0, 2.0))
+    ('2', '2', '2')
+    >>> sensible(Estimate(0.15, 0.1, 0.02, 0.4))
+    ('0', '0', '1')
+    >>> sensible(Estimate(62.0, 500, 41.3, 2089.0))
+    ('62', '41', '2,100')
+    >>> sensible(Estimate(3.0, 1.0, 1.0, 2.0**61)), sensible(Estimate(5e18, 1.0, 5e18, 5e18))
+    (('3', '1', 'no limit'), ('5e18', '5e18', '5e18'))
+    """
+    return _written(estimate, _digits(estimate, whole=whole))
+
+
+def sensible_parts(numbers: Sequence[tuple[int, int, Estimate]]) -> list[tuple[str, str, str]]:
+    """Write how many items have a count in each first..last: no part more than what it is part of.
+
+    Each has the digits that its own interval deserves; where that would write a number below its part, both get
+    the finer ones.
+
+    >>> distinct, twice = Estimate(424.0, 50, 405.0, 590.0), Estimate(424.0, 20, 405.0, 499.0)
+    >>> sensible(distinct), sensible(twice)
+    (('420', '400', '590'), ('424', '405', '499'))
+    >>> sensible_parts([(1, NO_END, distinct), (2, NO_END, twice)])
+    [('424', '405', '590'), ('424', '405', '499')]
+    """
+    columns = [list(column) for column in zip(*(_digits(estimate) for _, _, estimate in numbers))]
+    parts = [(i, j) for i, (first, last, _) in enumerate(numbers) for j, (begin, end, _) in enumerate(numbers)
+             if i != j and first <= begin and end <= last]  # fmt: skip
+    for name, digits, step in zip(("value", "low", "high"), columns, STEPS):
+        exact = [getattr(estimate, name) for _, _, estimate in numbers]
+        _agree(exact, digits, step, [(i, j) for i, j in parts if exact[i] >= exact[j]])
+    return [_written(estimate, (v, low, high)) for (_, _, estimate), v, low, high in zip(numbers, *columns)]
+
+
+def _agree(exact: list[float], digits: list[int], step: Step, parts: Sequence[tuple[int, int]]) -> None:
+    """Write with more digits what rounding has made smaller than its part."""
+    while True:
+        rounded = [_rounded(x, decimals, step) for x, decimals in zip(exact, digits)]
+        wrong = [(i, j) for i, j in parts if rounded[i] < rounded[j] and digits[i] != digits[j]]
+        for i, j in wrong:
+            digits[i] = digits[j] = max(digits[i], digits[j])
+        if not wrong:
+            return
+
+
+def sensible_rows(rows: Sequence[tuple[int, int, Estimate, Estimate]]) -> list[tuple[tuple[str, str, str], ...]]:
+    """The same for rows of a table: the items with a count in first..last, and those with at least ``first``."""
+    said = sensible_parts([part for first, last, inside, above in rows
+                           for part in ((first, last, inside), (first, NO_END, above))])  # fmt: skip
+    return list(zip(said[::2], said[1::2]))
+
+
+def _digits(estimate: Estimate, *, whole: bool = True) -> Digits:
+    """Two digits of the width of the interval; however wide it is, two of value and lower end are left."""
+    low, high = estimate.low, estimate.high
+    digits = 1 - math.floor(math.log10(high - low)) if 0 < high - low < math.inf else 3
+    digits = min(digits, 0) if whole else digits
+    two = (
+        min(1 - math.floor(math.log10(abs(x))), 0) if x and math.isfinite(x) else 0 for x in (estimate.value, low)
+    )
+    of_value, of_low = (max(digits, each) for each in two)
+    return of_value, of_low, digits
+
+
+def _rounded(x: float, digits: int, step: Step) -> float:
+    """Round to a number of decimals in the direction of ``step``; what is off by less than 1e-6 of them is there."""
+    if abs(x) >= HUGE or not math.isfinite(x):
+        return x
+    if step is not None:
+        unit = 10.0**-digits
+        near = round(x / unit)
+        x = unit * (near if abs(x / unit - near) < 1e-6 else step(x / unit))
+    return round(x, digits) + 0.0
+
+
+def _written(estimate: Estimate, digits: Digits) -> tuple[str, str, str]:
+    said = []
+    for x, decimals, step in zip((estimate.value, estimate.low, estimate.high), digits, STEPS):
+        rounded = _rounded(x, decimals, step)
+        if abs(rounded) >= HUGE or not math.isfinite(rounded):
+            said.append(f"{rounded:.2g}".replace("e+", "e"))
+        else:
+            said.append(f"{rounded:,.{max(decimals, 0)}f}" if decimals <= 6 else f"{rounded:.3g}")
+    value, low, high = said
+    endless = estimate.value < NO_LIMIT <= estimate.high or estimate.high == math.inf
+    return value, low, "no limit" if endless else high
 
 
 DRAWS = 8000

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from ..text import inert, inert_html
-from .estimate import Estimate
+from .estimate import HUGE, NO_LIMIT, Estimate, sensible
 from .questions import mark, tidied, told
-from .render import HUGE, MEASURES, NO_LIMIT, Columns, csv_text, plain, sensible
+from .render import MEASURES, Columns, csv_text, plain
 from .report import Document, page_style
 
 if TYPE_CHECKING:

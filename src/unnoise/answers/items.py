@@ -37,10 +37,9 @@ from ..errors import InputError
 from ..estimators.collisions import ItemLaw, collisions, decompound, ranges
 from ..estimators.methods import METHODS, Notice, estimate_law
 from ..noisy import NoisyProfile
-from .estimate import TOO_NOISY, Estimate
+from .estimate import TOO_NOISY, Estimate, sensible
 from .modelled import Grounds, ModelledProfile
 from .profile import Profile, identity
-from .render import sensible
 from .sums import bounded, sum_limits
 
 __all__ = ["ItemProfile", "item_profile"]

@@ -23,7 +23,7 @@ import numpy as np
 from ..arrays import Floats, Int64
 from ..checks import check_integer, check_level
 from ..errors import InputError
-from .estimate import NO_END, TOO_NOISY, Estimate
+from .estimate import NO_END, TOO_NOISY, Estimate, sensible, sensible_parts
 
 if TYPE_CHECKING:
     from .profile import Profile
@@ -104,6 +104,7 @@ class Question:
     ask : how to ask a profile
     truth : the answer, of true counts and how many items have each
     whole : whether the answer is a number of things
+    counts : the counts, first to last, of the items that it numbers; of occurrences all, as items are at most as many
     """
 
     key: str
@@ -113,6 +114,7 @@ class Question:
     ask: Callable[[Profile], Estimate] = field(compare=False, repr=False)
     truth: Callable[[Int64, Int64], float] = field(compare=False, repr=False)
     whole: bool = field(default=True, compare=False)
+    counts: tuple[int, int] | None = field(default=None, compare=False)
 
     @property
     def name(self) -> str:
@@ -125,7 +127,7 @@ def exactly(k: int) -> Question:
     times = TIMES.get(k, f"{k:,} times")
     return Question(
         f"exactly_{k}", f"Exactly {times}", "", f"{{about}} {{many}} {{verb}} exactly {times}.",
-        lambda p: p.exactly(k), lambda values, items: float(items[values == k].sum()),
+        lambda p: p.exactly(k), lambda values, items: float(items[values == k].sum()), counts=(k, k),
     )  # fmt: skip
 
 
@@ -134,7 +136,7 @@ def at_least(k: int) -> Question:
     written, times = f"{k:,} {'time' if k == 1 else 'times'}", TIMES.get(k, f"{k:,} times")
     return Question(
         f"at_least_{k}", f"At least {written}", "", f"{{about}} {{many}} {{verb}} at least {times}.",
-        lambda p: p.at_least(k), lambda values, items: float(items[values >= k].sum()),
+        lambda p: p.at_least(k), lambda values, items: float(items[values >= k].sum()), counts=(k, NO_END),
     )  # fmt: skip
 
 
@@ -152,11 +154,11 @@ def _true_median(values: Int64, items: Int64) -> float:
 
 DISTINCT = Question(
     "distinct", "Distinct {many}", "different {many} that {verb} at all", "{about} different {many} {verb}.",
-    lambda p: p.distinct, lambda values, items: float(items[values >= 1].sum()),
+    lambda p: p.distinct, lambda values, items: float(items[values >= 1].sum()), counts=(1, NO_END),
 )  # fmt: skip
 TOTAL = Question(
     "total", "Occurrences", "all of them together", "There were {about} occurrences in all.",
-    lambda p: p.total, lambda values, items: float(values @ items.astype(float)),
+    lambda p: p.total, lambda values, items: float(values @ items.astype(float)), counts=(0, NO_END),
 )  # fmt: skip
 MEDIAN = Question(
     "median", "Median count", "half of the {many} occur at most this often",
@@ -275,6 +277,14 @@ class Sheet:
         chosen = self.asked.at_least is not None
         found = [(q, self.answers[q.key]) for q in self.asked.questions if q.key in self.answers]
         return [(q, e) for q, e in found if chosen or q in always or e.high >= 0.5]
+
+    @cached_property
+    def written(self) -> dict[str, tuple[str, str, str]]:
+        """Value, low and high of each answer as a person reads them, none above what it is part of."""
+        asked = [(q, self.answers[q.key]) for q in self.asked.questions if q.key in self.answers]
+        parts = {q.key: (*q.counts, answer) for q, answer in asked if q.counts}
+        alone = {q.key: sensible(answer, whole=q.whole) for q, answer in asked if not q.counts}
+        return {**dict(zip(parts, sensible_parts([*parts.values()]))), **alone}
 
     @cached_property
     def ranges(self) -> list[tuple[int, int, Estimate, Estimate]]:

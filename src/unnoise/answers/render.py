@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +12,7 @@ import numpy as np
 
 from ..arrays import Int64
 from ..text import inert_cell, inert_html
-from .estimate import Estimate
+from .estimate import NO_END, Estimate, sensible, sensible_rows
 from .questions import MEDIAN, TOTAL, Asked, Sheet, mark, tidied, told
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Columns", "Said", "chosen_counts", "csv_text", "first_sentence", "long_table", "plain",
-    "profile_html", "profile_text", "protected", "rich_table", "sensible", "span",
+    "profile_html", "profile_text", "protected", "rich_table", "span",
     "table_html", "table_text", "whole_dict",
 ]  # fmt: skip
 
@@ -29,12 +28,6 @@ Columns = Mapping[str, Sequence[Any]]
 
 HEAD = ("distinct", "total", "exactly_1", "entropy")
 """The questions of a short table."""
-
-HUGE = 1e12
-"""Numbers from here on are written with a power of ten."""
-
-NO_LIMIT = 2.0**53
-"""Hardly any data have such counts: where an interval goes on to here and its value does not, nothing ended it."""
 
 MEASURES = {"estimate": "value", "low": "low", "high": "high"}
 """What tables for programs call the numbers of an answer."""
@@ -64,49 +57,6 @@ def _nice(x: float) -> int:
     return round(x / unit) * unit
 
 
-def sensible(estimate: Estimate, *, whole: bool = True) -> tuple[str, str, str]:
-    """Write value, low and high with as many digits as the interval deserves; ``whole`` for numbers of things.
-
-    The interval is rounded outwards, so that it never promises more than it does.
-
-    >>> sensible(Estimate(9171.4, 79, 9018.2, 9327.9))
-    ('9,170', '9,010', '9,330')
-    >>> sensible(Estimate(10.0281, 0.002, 10.0242, 10.0321), whole=False)
-    ('10.0281', '10.0242', '10.0321')
-    >>> sensible(Estimate(2.0, 0.0, 2.0, 2.0))
-    ('2', '2', '2')
-    >>> sensible(Estimate(0.15, 0.1, 0.02, 0.4))
-    ('0', '0', '1')
-    >>> sensible(Estimate(62.0, 500, 41.3, 2089.0))
-    ('62', '41', '2,100')
-    >>> sensible(Estimate(3.0, 1.0, 1.0, 2.0**61)), sensible(Estimate(5e18, 1.0, 5e18, 5e18))
-    (('3', '1', 'no limit'), ('5e18', '5e18', '5e18'))
-    """
-    value, low, high = estimate.value, estimate.low, estimate.high
-    digits = 1 - math.floor(math.log10(high - low)) if 0 < high - low < math.inf else 3
-    digits = min(digits, 0) if whole else digits
-    # however wide the interval is, two digits of value and lower end are left
-    two = (min(1 - math.floor(math.log10(abs(x))), 0) if x and math.isfinite(x) else 0 for x in (value, low))
-    of_value, of_low = (max(digits, each) for each in two)
-    end = "no limit" if value < NO_LIMIT <= high or high == math.inf else _written(high, digits, math.ceil)
-    return _written(value, of_value), _written(low, of_low, math.floor), end
-
-
-def _written(x: float, digits: int, step: Callable[[float], int] | None = None) -> str:
-    """Round to a number of decimals, negative for tens and hundreds, in the direction of ``step``.
-
-    What is off by less than 1e-6 of them is there already.
-    """
-    if step is not None and abs(x) < HUGE:
-        unit = 10.0**-digits
-        near = round(x / unit)
-        x = unit * (near if abs(x / unit - near) < 1e-6 else step(x / unit))
-    if abs(x) >= HUGE or not math.isfinite(x):
-        return f"{x:.2g}".replace("e+", "e")
-    rounded = round(x, digits) + 0.0
-    return f"{rounded:,.{max(digits, 0)}f}" if digits <= 6 else f"{rounded:.3g}"
-
-
 class Said(NamedTuple):
     """The answer that heads a page.
 
@@ -125,7 +75,7 @@ class Said(NamedTuple):
 def first_sentence(sheet: Sheet) -> Said:
     """Return the answer that heads a page, in pieces and whole."""
     question, estimate = sheet.asked.head, sheet.answers[sheet.asked.head.key]
-    value, low, high = sensible(estimate, whole=question.whole)
+    value, low, high = sheet.written[question.key]
     few = question.whole and estimate.value < 0.5 and question != MEDIAN
     none = few and high == "0"
     alone = (high if few else value) == "1" and question not in (MEDIAN, TOTAL)
@@ -145,7 +95,7 @@ def headline(profile: Profile) -> list[tuple[str, ...]]:
     sheet = Sheet.of(profile, Asked(at_least=()))
     asked = {question.key: question for question in sheet.asked.questions}
     for question, estimate in ((asked[key], sheet.answers[key]) for key in HEAD if key in sheet.answers):
-        value, low, high = sensible(estimate, whole=question.whole)
+        value, low, high = sheet.written[question.key]
         label = question.label.lower() + ("" if question.whole else " (nats)")
         rows.append((label, value, f"{low} – {high}", mark(estimate)))
     return rows
@@ -227,8 +177,8 @@ def _html_table(rows: Sequence[Sequence[str]]) -> str:
 def _table_rows(table: Table) -> Sequence[tuple[str, ...]]:
     interval = f"{100 * table.level:g} % interval"
     rows: list[tuple[str, ...]] = [("count", "items", interval, "share", "at least", interval, "")]
-    for row in table.rows:
-        (items, *ends), (reach, *limits) = sensible(row.items), sensible(row.at_least)
+    parts = [(row.first, NO_END if row.last is None else row.last, row.items, row.at_least) for row in table.rows]
+    for row, ((items, *ends), (reach, *limits)) in zip(table.rows, sensible_rows(parts)):
         note = mark(row.items) or mark(row.at_least)
         share = f"{100 * row.share.value:.2f} %"
         rows.append((row.label, items, " – ".join(ends), share, reach, " – ".join(limits), note))

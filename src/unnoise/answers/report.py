@@ -30,20 +30,10 @@ from ..curve import ALL_GROUPS
 from ..layout import in_words
 from ..noise import tidy
 from ..text import inert, inert_html
-from .estimate import Estimate, number, percent
+from .estimate import Estimate, number, percent, sensible_rows
 from .plots import DARK, LIGHT
 from .questions import Asked, Sheet, mark, sheets, true_curve
-from .render import (
-    Columns,
-    csv_text,
-    first_sentence,
-    long_table,
-    plain,
-    protected,
-    sensible,
-    span,
-    whole_dict,
-)
+from .render import Columns, csv_text, first_sentence, long_table, plain, protected, span, whole_dict
 
 if TYPE_CHECKING:
     from .profile import Profile
@@ -179,7 +169,7 @@ def _profile_data(name: str, sheet: Sheet, truth: Int64 | None, names: Sequence[
     told = {}  # with the interval where tables mark the number
     for key in ("distinct", "total"):
         if key in sheet.answers:
-            middle, low, high = sensible(sheet.answers[key])
+            middle, low, high = sheet.written[key]
             told[key] = f"about {middle} ({low}–{high})" if mark(sheet.answers[key]) else f"about {middle}"
     within = f" in {told['total']} occurrences" if "total" in told else ""
     among = f" {group} is one of {several} groups shown here." if group and several > 1 and group != ALL_GROUPS else ""
@@ -212,7 +202,7 @@ def _multiples(named: Mapping[str, Sheet]) -> str:
     """Write one small picture per group; each chooses its group for the large one."""
     cells, asked = [], next(iter(named.values())).asked
     for index, (name, sheet) in enumerate(named.items()):
-        value, low, high = sensible(sheet.answers[asked.head.key], whole=asked.head.whole)
+        value, low, high = sheet.written[asked.head.key]
         cells.append(
             f'<li><button type="button" aria-pressed="{"true" if index == 0 else "false"}"><b>{inert_html(name)}</b>'
             f"<i></i><span>{value} ({low}–{high})</span></button></li>"
@@ -255,11 +245,11 @@ def answers_table(named: Mapping[str, Sheet]) -> str:
         if not any(estimate is not None for estimate in found):
             continue
         cells = f"<small>{inert_html(question.meaning)}</small></th>" if question.meaning else "</th>"
-        for estimate, label in zip(found, labels):
+        for estimate, label, sheet in zip(found, labels, named.values()):
             if estimate is None:
                 cells += f'<td class="number" {label}>–</td>'
                 continue
-            value, low, high = sensible(estimate, whole=question.whole)
+            value, low, high = sheet.written[question.key]
             note, half = mark(estimate), (estimate.high - estimate.low) / 2
             tag = f' <span class="tag">{inert_html(note)}</span>' if note else ""
             relative = f"± {percent(half / abs(estimate.value))}" if estimate.value and half else ""
@@ -283,8 +273,8 @@ def numbers_table(name: str, sheet: Sheet) -> str:
     heads = ("times", many, "from", "to", "at least so often", "from", "to", "")
     head = "".join(f'<th scope="col" class="number">{text}</th>' for text in heads)
     rows = []
-    for first, last, inside, above in sheet.ranges:
-        body = "".join(f'<td class="number">{x}</td>' for x in (*sensible(inside), *sensible(above)))
+    for (first, last, inside, above), (in_it, from_it) in zip(sheet.ranges, sensible_rows(sheet.ranges)):
+        body = "".join(f'<td class="number">{x}</td>' for x in (*in_it, *from_it))
         note = mark(inside) or mark(above)
         body += f"<td>{f'<span class=tag>{note}</span>' if note else ''}</td>"
         rows.append(f'<tr><th scope="row" class="number">{span(first, last)}</th>{body}</tr>')

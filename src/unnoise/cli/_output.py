@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-    from ..answers.estimate import Estimate
     from ..answers.profile import Profile
     from ..answers.questions import Asked, Question, Sheet
     from ..answers.report import Document
@@ -163,20 +162,19 @@ def print_sheets(found: Mapping[str, Sheet], guarantee: str = "", *, as_json: bo
         console.print(f"\n{guarantee}", style="dim", markup=False)
 
 
-def _cell(question: Question, estimate: Estimate) -> tuple[str, str]:
+def _cell(sheet: Sheet, question: Question) -> tuple[str, str]:
     """Return the estimate in bold and its interval, with what must be known of it."""
     from ..answers.questions import mark
-    from ..answers.render import sensible
 
-    value, low, high = sensible(estimate, whole=question.whole)
-    note = mark(estimate)
+    value, low, high = sheet.written[question.key]
+    note = mark(sheet.answers[question.key])
     return f"[bold]{value}[/bold]", f"{low} – {high}" + (f" [yellow]{note}[/yellow]" if note else "")
 
 
 def _print_one(sheet: Sheet, console: Console) -> None:
     """Print sentence, answers and the table of frequencies."""
     from ..answers.questions import mark
-    from ..answers.render import first_sentence, rich_table, sensible, subtitle
+    from ..answers.render import first_sentence, rich_table, subtitle
 
     before, value, between, after, note, _ = first_sentence(sheet)
     said = f"{inert_markup(before)}[bold]{value}[/bold]{' ' if between else ''}{between}{inert_markup(after)}"
@@ -184,7 +182,7 @@ def _print_one(sheet: Sheet, console: Console) -> None:
     console.print(f"\n{marked}\n")
     table = rich_table("question", "estimate", "95 % interval", "", left=("question", ""))
     for question, estimate in sheet.shown:
-        value, low, high = sensible(estimate, whole=question.whole)
+        value, low, high = sheet.written[question.key]
         label, note = inert_markup(question.label.lower()), mark(estimate)
         table.add_row(label, f"[bold]{value}[/bold]", f"{low} – {high}", f"[yellow]{note}[/yellow]")
     console.print(table)
@@ -196,17 +194,18 @@ def _print_one(sheet: Sheet, console: Console) -> None:
 
 def _frequencies(sheet: Sheet, longest: int) -> Any:
     """Make the table of frequencies, with bars of up to ``longest`` characters, drawn in eighths of one."""
+    from ..answers.estimate import sensible_rows
     from ..answers.questions import mark
-    from ..answers.render import rich_table, sensible, span
+    from ..answers.render import rich_table, span
 
-    rows = [(span(first, last), estimate) for first, last, estimate, _ in sheet.ranges]
+    said = sensible_rows(sheet.ranges)
+    rows = [(span(first, last), estimate, text) for (first, last, estimate, _), (text, _) in zip(sheet.ranges, said)]
     if len(rows) > ENTRIES:
         first, _, _, above = sheet.ranges[ENTRIES - 1]
-        rows[ENTRIES - 1 :] = [(f"{first:,}+", above)]
+        rows[ENTRIES - 1 :] = [(f"{first:,}+", above, said[ENTRIES - 1][1])]
     table = rich_table("times", inert_markup(sheet.asked.noun.many), "95 % interval", "", "", left=("",))
-    top = max(1.0, *(estimate.value for _, estimate in rows))
-    for times, estimate in rows:
-        value, low, high = sensible(estimate)
+    top = max(1.0, *(estimate.value for _, estimate, _ in rows))
+    for times, estimate, (value, low, high) in rows:
         eighths = round(max(estimate.value / top, 0) * longest * 8)
         bar = "█" * (eighths // 8) + EIGHTHS[eighths % 8]
         note = f"[yellow]{mark(estimate)}[/yellow]"
@@ -253,7 +252,7 @@ def _group_table(found: Mapping[str, Sheet]) -> Any:
     for column in table.columns:
         column.no_wrap = True
     for name, sheet in found.items():
-        pairs = (_cell(question, sheet.answers[question.key]) for question in questions)
+        pairs = (_cell(sheet, question) for question in questions)
         table.add_row(inert_markup(name), *(f"{value} ({span})" for value, span in pairs))
     return table
 
@@ -261,7 +260,7 @@ def _group_table(found: Mapping[str, Sheet]) -> Any:
 def _question_table(found: Mapping[str, Sheet]) -> Any:
     """Make a row for each question and a column for each group, the intervals below the estimates."""
     from ..answers.questions import mark
-    from ..answers.render import rich_table, sensible
+    from ..answers.render import rich_table
 
     first = next(iter(found.values()))
     table = rich_table("", *(inert_markup(name) for name in found))
@@ -270,9 +269,8 @@ def _question_table(found: Mapping[str, Sheet]) -> Any:
     for question in _grouped(first):
         cells = []
         for sheet in found.values():
-            estimate = sheet.answers[question.key]
-            value, low, high = sensible(estimate, whole=question.whole)
-            note = mark(estimate)
+            value, low, high = sheet.written[question.key]
+            note = mark(sheet.answers[question.key])
             cells.append(f"[bold]{value}[/bold]\n{low} – {high}" + (f"\n[yellow]{note}[/yellow]" if note else ""))
         table.add_row(inert_markup(question.label.lower()), *cells)
     return table
@@ -288,7 +286,7 @@ def _print_blocks(found: Mapping[str, Sheet], console: Console) -> None:
         for column in table.columns:
             column.overflow = "fold"
         for question in _grouped(sheet):
-            value, span = _cell(question, sheet.answers[question.key])
+            value, span = _cell(sheet, question)
             table.add_row(f"  {inert_markup(question.label.lower())}", value, span)
         console.print(table)
 

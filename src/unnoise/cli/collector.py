@@ -268,8 +268,8 @@ def _made_of(told: dict[str, Any]) -> Gathered:
 
 
 def _print_answer(answer: dict[str, Any], nouns: str) -> None:
-    from ..answers.estimate import Estimate
-    from ..answers.render import rich_table, sensible
+    from ..answers.estimate import Estimate, sensible
+    from ..answers.render import rich_table
     from ._output import screen
 
     console = screen()

@@ -155,9 +155,10 @@ def _check(output: str | None, files: list[str], force: bool) -> None:
 
 def _show(found: dict[str, Estimate], files: list[str], output: str | None, force: bool, as_json: bool) -> None:
     """Write answers into the file asked for, if any, and print them as a table or as JSON."""
+    from ..answers.estimate import sensible
     from ..answers.export import answers_document
     from ..answers.questions import mark
-    from ..answers.render import rich_table, sensible
+    from ..answers.render import rich_table
     from ._output import print_json, screen, write_document
 
     document = answers_document(found, files)
