@@ -126,14 +126,23 @@ def require_comparable(left_name: str, left: Layout, right_name: str, right: Lay
 
 def as_estimate(
     value: float, stderr: float, *, least: float = 0.0, most: float = math.inf, data_share: float = 1.0,
-    marked: bool = False, level: float = 0.95,
+    marked: bool = False, level: float = 0.95, whole: bool = True,
 ) -> Estimate:  # fmt: skip
-    """Return a number between its logical bounds with a normal interval cut at them; marked where it is left open."""
+    """Return a number between its logical bounds with a normal interval cut at them; marked where it is left open.
+
+    ``whole`` for a number of things: its interval goes on to the next whole numbers.
+
+    >>> as_estimate(1.1, 0.4)
+    Estimate(1.1, stderr 0.4, 95 % model interval 0 to 2)
+    """
     value = min(max(value, least), most)
 
     def at(level: float) -> Estimate:
         margin = float(ndtri((1 + level) / 2)) * stderr
-        low, high = min(max(value - margin, least), value), max(min(value + margin, most), value)
+        low, high = value - margin, value + margin
+        if whole and stderr:
+            low, high = float(np.floor(low)), float(np.ceil(high))
+        low, high = min(max(low, least), value), max(min(high, most), value)
         return Estimate(value, stderr, low, high, level, at, "model", data_share, marked or left_open(low, high))
 
     return at(level)
@@ -161,7 +170,7 @@ def beside(found: Together) -> Estimate:
     k, touched = found.items.size, float(np.arange(1, found.items.size + 1) @ found.items)
     free = (touched - touched / k) / math.sqrt(12)  # between the largest site and the sum of all
     vague = k > 1 and found.stderr > max(VAGUE * free, ROUGH * found.reach)
-    return as_estimate(found.reach, found.stderr, data_share=found.data_share, marked=vague)
+    return as_estimate(found.reach, found.stderr, most=found.most, data_share=found.data_share, marked=vague)
 
 
 def union(gathered: Gathered) -> Estimate:
@@ -172,7 +181,7 @@ def union(gathered: Gathered) -> Estimate:
 def _at_most(coded: Coded) -> float:
     """Return what the reach of one sketch surely does not exceed."""
     alone = side_by_side([coded])
-    return alone.reach + SURE * alone.stderr
+    return min(alone.reach + SURE * alone.stderr, alone.most)
 
 
 def overlap(gathered: Gathered) -> Estimate:
@@ -219,14 +228,16 @@ def retention(gathered: Gathered) -> Estimate:
         raise InputError(f"retention must be between two sketches, got {len(gathered.coded)}")
     both, before = side_by_side(gathered.coded), side_by_side(gathered.coded[:1])
     if before.reach <= before.stderr:
-        return as_estimate(0.5, 0.5, most=1.0, data_share=0.0, marked=True)
+        return as_estimate(0.5, 0.5, most=1.0, data_share=0.0, marked=True, whole=False)
     value = float(both.items[1]) / before.reach
     change = (both.influences[1] - value * before.influences[0]) / before.reach
     sampled = float(covariance(change[None], change[None])[0, 0])
     mine = both.influences[1][None]
     owed = max(0.0, float(both.covariance[1, 1]) - float(covariance(mine, mine)[0, 0])) / before.reach**2
     stderr = math.sqrt(sampled + owed)
-    return as_estimate(value, stderr, most=1.0, data_share=both.data_share, marked=stderr > VAGUE / math.sqrt(12))
+    return as_estimate(
+        value, stderr, most=1.0, data_share=both.data_share, marked=stderr > VAGUE / math.sqrt(12), whole=False
+    )
 
 
 def occurrences_of(coded: Coded) -> tuple[float, float]:

@@ -17,6 +17,10 @@ of ∏_{j∈S} u_j is the elementary symmetric polynomial e_s, found by adding s
 
     mean over S of P₀(S) = 1 − Σ_t N_t/d · (1 − C(k−t, s)/C(k, s)).
 
+The cells are the items, and only the noise is random: its law gives the covariance of the averages for a cell of t
+sites, as E w² is known for an item that is not there and read off the cells for those that are. From the sample it
+could not be had of few cells: of the averages over many sets most is in a cell or two.
+
 **Hashed.** Items fall into cells by themselves, P₀(S) = e^(−|∪S|/m), and averages should be of logarithms. With
 u_j = w(v_j)/P₀(j), E ∏_{j∈S} u_j = exp(o(S)/m) where o(S) = Σ_{j∈S} |A_j| − |∪S| counts what S has in common: 0 for
 disjoint sites, whatever their sizes. The statistics are Σ_j −log P₀(j) = Σ_t t·N_t/m, and for s ≥ 2
@@ -28,14 +32,14 @@ the variance taken from the overlaps of pairs. Levels are parts of their own, ea
 **Counted once.** Where every site counts an item at most once, the weights of g(h) = z^h serve as well, z in (0, 1): an
 item of H sites of S has z^H − 1 + H(1 − z) in place of (H − 1)⁺. As z → 1 these are the cross-moments of the cells.
 
-**Fit.** y = X·N with the covariance of y over the cells (of a known domain, where the items are the cells, less what
-these differ by themselves), N = e^θ. θ_t − c·log C(k, t) is a Gaussian random walk in t of order 1 to 3 and eight
-strengths: where items visit each site by chance, c is 1 if all have the same odds, and less the more these differ.
-Perhaps no item is at more than 1, 2, 4, … sites, or every item is at all of them. The models are averaged by Laplace
-evidence. The posterior is of Poisson means: for the items of this data set Σ N is subtracted from its variance
-(docs/items.md). ``gains`` says how the answer moves with the statistics, and ``blocks`` what these are in parts of the
-cells: together the covariance of any two answers. At three sites the statistics alone, without any prior, are as good
-as Fisher's bound for whole cells (``benchmarks/sites.py``): what is gained beyond it is the prior's.
+**Fit.** y = X·N with the covariance of y over the cells (of a known domain by the law of the noise), N = e^θ.
+θ_t − c·log C(k, t) is a Gaussian random walk in t of order 1 to 3 and eight strengths: where items visit each site by
+chance, c is 1 if all have the same odds, and less the more these differ. Perhaps no item is at more than 1, 2, 4, …
+sites, or every item is at all of them. The models are averaged by Laplace evidence. The posterior is of Poisson means:
+for the items of this data set Σ N is subtracted from its variance (docs/items.md). ``gains`` says how the answer moves
+with the statistics, and ``blocks`` what these are in parts of the cells: together the covariance of any two answers. At
+three sites the statistics alone, without any prior, are as good as Fisher's bound for whole cells
+(``benchmarks/sites.py``): what is gained beyond it is the prior's.
 """
 
 from __future__ import annotations
@@ -79,9 +83,6 @@ ROUGHEST = 0.25
 FIXED = 0.9
 """Most of a variance that may be due to the items themselves."""
 
-LEFT = 0.05
-"""Least of a variance that is due to the noise."""
-
 DRAWS = 1024
 """Random sets S whose overlaps tell how much o(S) varies."""
 
@@ -107,6 +108,7 @@ class Together:
     plain_variance : of Σ N_t from the product of all sites' weights alone, without any prior; inf where it says nothing
     gains : derivative of N by the statistics
     blocks : influence of each block of cells on the statistics, summing to 0
+    most : items that there are at all, where each has its cell
     """
 
     items: Floats
@@ -114,6 +116,7 @@ class Together:
     plain_variance: float
     gains: Floats
     blocks: Floats
+    most: float = math.inf
 
     @property
     def reach(self) -> float:
@@ -149,17 +152,19 @@ def side_by_side(sketches: Sequence[Coded]) -> Together:
     hashed = layout.kind == "hashed"
     seen = level_shares(layout.levels) if hashed else np.array([float(layout.rate or 1)])
     size = layout.cells // layout.levels
+    if not hashed:
+        return _known(sketches, Means(sketches, slice(0, size), hashed), float(seen[0]) / size)
     parts = []
     for level in range(layout.levels):
         means = Means(sketches, slice(level * size, (level + 1) * size), hashed)
-        if not hashed or means.roughness < ROUGHEST:
-            parts.append((_hashed_part if hashed else _known_part)(means, float(seen[level]) / size))
+        if means.roughness < ROUGHEST:
+            parts.append(_hashed_part(means, float(seen[level]) / size))
     if not parts:
         raise OverloadError(
             "items and noise must leave some cells of every sketch recognisably empty to be told apart beside each "
             "other: more cells or a larger epsilon would do"
         )
-    return _together(parts, k, hashed, 1 / float(layout.rate or 1))
+    return _hashed(parts, k)
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,8 +182,12 @@ class _Part:
     @property
     def covariance(self) -> Floats:
         """Of the statistics: of each no less than a small part of an item, where all cells are alike."""
-        found = covariance(self.blocks, self.blocks) + np.diag(self.errors**2)
-        return np.asarray(found + np.diag(np.maximum((FINEST / self.cells) ** 2 - np.diag(found), 0.0)))
+        return _no_finer(covariance(self.blocks, self.blocks) + np.diag(self.errors**2), self.cells)
+
+
+def _no_finer(found: Floats, cells: float) -> Floats:
+    """Return a covariance of statistics in which each is off by a small part of an item at least."""
+    return np.asarray(found + np.diag(np.maximum((FINEST / cells) ** 2 - np.diag(found), 0.0)))
 
 
 def _hashed_part(means: Means, scale: float) -> _Part:
@@ -214,19 +223,70 @@ def _hashed_part(means: Means, scale: float) -> _Part:
     return _Part(np.array(rows), scale * np.array(design), np.array(blocks), variance, np.array(errors), 1 / scale)
 
 
-def _known_part(means: Means, scale: float) -> _Part:
-    """Statistics of a known domain: the averages of P₀(S) themselves."""
-    k, share = means.k, means.lengths / means.size
-    rows, design, blocks = [], [], []
-    for r, s in enumerate(means.sizes):
-        values = means.symmetric[0, r]
-        mean = float(values @ share)
-        rows.append(1 - mean)
-        design.append([1 - math.comb(k - t, s) / math.comb(k, s) for t in range(1, k + 1)])
-        blocks.append(-(values - mean) * share)
-    last = np.array(blocks[-1])
-    plain = float(last @ last) / scale**2 if means.sizes[-1] == k else math.inf
-    return _Part(np.array(rows), scale * np.array(design), np.array(blocks), plain, np.zeros(len(rows)), 1 / scale)
+def _known(sketches: Sequence[Coded], means: Means, scale: float) -> Together:
+    """Fit the averages of P₀(S) of a known domain: to what the noise makes of items at random, then of those found."""
+    k, cells, share = means.k, 1 / scale, means.lengths / means.size
+    values = means.symmetric[0] @ share
+    sets = np.array([[math.comb(k - t, s) / math.comb(k, s) for s in means.sizes] for t in range(k + 1)])
+    noise = noise_moments(sets, *touched_and_not(sketches, means))
+    y, design = 1 - values, scale * (1 - sets[1:].T)
+    found = float(np.clip(1 - means.single[0].mean(), scale, 1))
+    items = cells * np.array([math.comb(k, t) * found**t * (1 - found) ** (k - t) for t in range(1, k + 1)])
+    for _ in range(2):
+        parts = np.concatenate([[max(0.0, 1 - items.sum() * scale)], items * scale])
+        cov = _no_finer(np.tensordot(parts, noise, 1) / means.size, cells)
+        fitted = fit_positive([(y, design, cov)], *_walks(k))
+        items = fitted.mean * min(1.0, cells / float(fitted.mean.sum()))
+    blocks = -(means.symmetric[0] - values[:, None]) * share
+    plain = float(cov[-1, -1]) / scale**2 if means.sizes[-1] == k else math.inf
+    unseen = (cells / means.size - 1) * np.diag(items)  # items that were never looked at
+    most = cells if cells == means.size else math.inf
+    return Together(items, fitted.covariance + unseen, plain, fitted.gains, blocks, most)
+
+
+def noise_moments(sets: Floats, absent: Floats, there: Floats) -> Floats:
+    """Return the covariances of the averages over sets of s sites in one cell, by the number of sites that touch it.
+
+    sets : shares of the sets of each size that miss a cell of t sites, for t = 0 … k
+    absent, there : E w² of each site, in cells that it does not touch and in those that it does
+    """
+    k, sizes = sets.shape[0] - 1, sets.shape[1]
+    # means over all sets of t touched sites and of s and s' chosen ones: site after site is in each by chance
+    found = np.zeros((k + 1, sizes + 1, sizes + 1))
+    found[0, 0, 0] = 1.0
+    for n, (empty, touched) in enumerate(zip(absent, there), start=1):
+        hit = (np.arange(n + 1) / n)[:, None, None]
+        left = np.minimum(np.arange(sizes + 1) / n, 1.0)
+        right, before = left[:, None], found[: n + 1]
+        neither = (1 - right) * (1 - left) * before
+        both = np.zeros_like(before)
+        both[:, 1:, 1:] = (right * left)[1:, 1:] * before[:, :-1, :-1]
+        missed = neither + empty * both
+        missed[:, 1:] += (right * (1 - left))[1:] * before[:, :-1]
+        missed[:, :, 1:] += ((1 - right) * left)[:, 1:] * before[:, :, :-1]
+        found[: n + 1] = (1 - hit) * missed
+        found[1 : n + 1] += hit[1:] * (neither + touched * both)[:-1]
+    return np.asarray(found[:, 1:, 1:] - sets[:, :, None] * sets[:, None, :])
+
+
+def touched_and_not(sketches: Sequence[Coded], means: Means) -> tuple[Floats, Floats]:
+    """Return E w² of each site for cells that it does not touch, by law, and for those that it does.
+
+    These are read off the cells, w² − E w²(Z)·w being 0 on average in all others, and made larger by a standard error;
+    what a count of 1 has is the most.
+    """
+    absent, there = [], []
+    for sketch, share in zip(sketches, means.single[0]):
+        empty, most = sketch.square(0), sketch.square(1)
+        weight = sketch.tables[0]
+        tally = np.bincount(sketch.index, minlength=weight.size) / sketch.index.size
+        excess = weight**2 - empty * weight
+        mean = float(tally @ excess)
+        error = math.sqrt(max(float(tally @ excess**2) - mean**2, 0.0) / sketch.index.size)
+        touched = max(1 - float(share), 1 / sketch.index.size)
+        absent.append(empty)
+        there.append(min(max((mean + error) / touched, 0.0), most))
+    return np.array(absent), np.array(there)
 
 
 def _common(k: int, s: int, z: float) -> Floats:
@@ -256,28 +316,27 @@ def _variation(pairs: Floats, s: int) -> float:
     return float(common.std()) / mean if mean > 0 else 0.0
 
 
-def _together(parts: list[_Part], k: int, hashed: bool, per_item: float) -> Together:
-    """Fit all parts at once and put the answer together."""
-    t = np.arange(1, k + 1)
-    at = ((k + 0.5) / 1.5) ** ((t - 1) / max(k - 1, 1))  # equal steps between the logarithms of 1½ and k + ½
-    by_chance = gammaln(k + 1) - gammaln(t + 1) - gammaln(k - t + 1)
-    shapes = [share * (by_chance - by_chance.mean()) for share in (CHANCE if k > 1 else CHANCE[:1])]
-    fitted = fit_positive([(part.y, part.design, part.covariance) for part in parts], at, shapes, _supports(k))
-    if hashed:
-        cov = fitted.covariance
-        fixed = np.minimum(fitted.mean, FIXED * np.diag(cov))  # the items of this data set are what they are
-        fixed *= min(1.0, FIXED * float(cov.sum()) / max(float(fixed.sum()), 1e-300))
-        cov = cov - np.diag(fixed)
-    else:
-        (part,) = parts
-        fitted = fit_positive([(part.y, part.design, _noise_alone(part, fitted.mean, k))], at, shapes, _supports(k))
-        cov = fitted.covariance + (per_item - 1) * np.diag(fitted.mean)  # items that were never looked at
+def _hashed(parts: list[_Part], k: int) -> Together:
+    """Fit all levels at once and put the answer together."""
+    fitted = fit_positive([(part.y, part.design, part.covariance) for part in parts], *_walks(k))
+    cov = fitted.covariance
+    fixed = np.minimum(fitted.mean, FIXED * np.diag(cov))  # the items of this data set are what they are
+    fixed *= min(1.0, FIXED * float(cov.sum()) / max(float(fixed.sum()), 1e-300))
     width = max(part.blocks.shape[1] for part in parts)
     padded = [np.pad(part.blocks, ((0, 0), (0, width - part.blocks.shape[1]))) for part in parts]
     # no variance: a site without items whose weak noise left all cells at 0
     known = sum(1 / part.plain_variance if part.plain_variance else math.inf for part in parts)
     plain = 1 / known if known else math.inf
-    return Together(fitted.mean, cov, plain, fitted.gains, np.concatenate(padded))
+    return Together(fitted.mean, cov - np.diag(fixed), plain, fitted.gains, np.concatenate(padded))
+
+
+def _walks(k: int) -> tuple[Floats, list[Floats], list[Floats]]:
+    """Return where the walks of log N_t are, the shapes they are about, and the supports of N."""
+    t = np.arange(1, k + 1)
+    at = ((k + 0.5) / 1.5) ** ((t - 1) / max(k - 1, 1))  # equal steps between the logarithms of 1½ and k + ½
+    by_chance = gammaln(k + 1) - gammaln(t + 1) - gammaln(k - t + 1)
+    shapes = [share * (by_chance - by_chance.mean()) for share in (CHANCE if k > 1 else CHANCE[:1])]
+    return at, shapes, _supports(k)
 
 
 def _supports(k: int) -> list[Floats]:
@@ -289,18 +348,6 @@ def _supports(k: int) -> list[Floats]:
     t = np.arange(1, k + 1)
     fewer = [t <= 2**i for i in range(k.bit_length()) if 2**i < k]
     return [support.astype(np.float64) for support in [t > 0, *fewer, *([t == k] if k > 1 else [])]]
-
-
-def _noise_alone(part: _Part, items: Floats, k: int) -> Floats:
-    """Return the covariance of the statistics of a known domain without what the cells differ by themselves."""
-    touched = np.pad(part.design * part.cells, ((0, 0), (1, 0)))  # share of the sets that touch an item of t sites
-    share = items / part.cells
-    share = np.concatenate([[max(0.0, 1 - share.sum())], share])
-    mean = touched @ share
-    cells = (touched * share) @ touched.T - np.outer(mean, mean)
-    values, vectors = np.linalg.eigh(part.covariance - FIXED * cells / part.cells)
-    least = LEFT * np.einsum("ij,ik,kj->j", vectors, part.covariance, vectors)
-    return np.asarray((vectors * np.maximum(values, least)) @ vectors.T)
 
 
 # ── products of weights ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -322,7 +369,15 @@ class Coded:
         values = np.arange(min(low, high), high + 1)
         self.tables = np.array([_table(z, values, noise) for z in self.points])
         kind = np.uint8 if values.size <= 1 << 8 else np.uint32
+        self.lowest = int(values[0])
         self.index = (np.clip(counts, values[0], values[-1]) - values[0]).astype(kind)
+
+    def square(self, count: int) -> float:
+        """Return E w(count + Z)² of the first z, 0."""
+        reach = self.noisy.noise.reach(NEGLIGIBLE)
+        values = np.arange(count - reach, count + reach + 1)
+        weight = self.tables[0][np.clip(values - self.lowest, 0, self.tables.shape[1] - 1)]
+        return float(self.noisy.noise.pmf(values - count) @ weight**2)
 
     def at(self, i: int, where: slice) -> Floats:
         """Return the weights of the i-th z in some cells."""
