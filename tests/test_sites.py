@@ -207,7 +207,7 @@ def test_unions_hold_within_their_errors(name, kind):
 
 @pytest.mark.statistical
 def test_a_handful_of_cells_is_answered_within_its_intervals():
-    """Domains of 4 to 16 cells, 240 unions: where 5 % miss by chance, more than 37 do with 1e-9. Control: noise told too weak."""
+    """240 unions of 4 to 16 cells: where 5 % miss by chance, more than 37 do with 1e-9. Control: noise told weaker."""
     rng = np.random.default_rng(8)
     missed = wrong = 0
     for cells, k, epsilon, _ in product((4, 8, 16), (2, 5), (0.5, 1), range(20)):

@@ -50,12 +50,12 @@ RIDGES = 1e-9, 1e-7, 1e-5, 1e-3
 """Added to a precision whose diagonal is scaled to 1: far below what a cell tells, far above rounding. The next one is
 only for stiff walks and next to no cells, where rounding may leave more than that."""
 
-HIDDEN, QUARTER, HALF = 3.0, 4.0, 2.0
+HIDDEN, EIGHTH, QUARTER, HALF = 3.0, 8.0, 4.0, 2.0
 """Nats that a rearrangement of items may cost and not be seen (e⁻³ = 1/20), and how far intervals reach towards it: a
-quarter of the way for curves, half of it for what may be at a few counts, so that whatever the noise hides is within a
-few widths. (10, 20, …, 60 behind noise of ± 14: of what is at one of them answers missed by 10 widths without, by 7
-with a quarter, by 3.5 with half; smooth laws pay at ε = 0.1 and after many merges, where intervals are twice as wide,
-not at ε = 1.)"""
+quarter of the way for curves, half of it for what may be at a few counts, and half as far towards combs, so that
+whatever the noise hides is within a few widths. (10, 20, …, 60 behind noise of ± 14: of what is at one of them answers
+missed by 10 widths without, by 7 with a quarter, by 3.5 with half; smooth laws pay at ε = 0.1 and after many merges,
+where intervals are twice as wide, not at ε = 1.)"""
 
 WINDOWS = 24
 """Half-widths of the windows about a count, from 1 to two deviations of the noise, whose items are rearranged."""
@@ -113,11 +113,11 @@ class Arrangement:
     noise: DiscreteLaplace
     share: float
 
-    def _windows(self, lo: Int64, hi: Int64, comb: bool = False) -> Iterator[tuple[Int64, Floats, Floats, Floats]]:
-        """For windows about each band: first count above, items, the variance they may have, and their farthest means.
+    def _windows(self, lo: Int64, hi: Int64, comb: bool) -> Iterator[tuple[Int64, Int64, Floats, Floats, Floats]]:
+        """For windows about each band: first count inside and above, items, their variance, and their farthest means.
 
         The items of a window, unless spread over more than ± s themselves, may have another mean count and the variance
-        s². Where that would show, they may still be gathered together with all that are about, as a ``comb``.
+        s². Where that would show, they may still be gathered at any count of it, all that are about being a ``comb``.
         """
         k, variance = self.t[:-1], self.noise.variance
         mass, middle = np.maximum(self.above[:-1] - self.above[1:], 0.0), (k + self.t[1:] - 1) / 2 - k[0]
@@ -129,31 +129,38 @@ class Arrangement:
         for w, told in zip(widths, teeth):
             first, stop = np.searchsorted(k, lo - w), np.searchsorted(k, hi + w, side="right")
             number, moment, square = running[:, stop] - running[:, first]
-            mean, cells = moment / np.maximum(number, 1e-12), np.maximum(number * self.share, HIDDEN)
-            spread, shift = 2 * variance * np.sqrt(HIDDEN / cells), np.sqrt(2 * variance * HIDDEN / cells)
-            hidden = (number > 0) & (spread >= 1) & (square - mean * moment <= number * spread / 3)
             if comb:
-                hidden |= about * told <= HIDDEN
-            yield stop, np.where(hidden, number, 0.0), spread, np.array([mean - shift, mean + shift]) + k[0]
+                spread, means = np.full(number.size, np.inf), np.outer([-np.inf, np.inf], np.ones(number.size))
+                hidden = about * told <= HIDDEN
+            else:
+                mean, cells = moment / np.maximum(number, 1e-12), np.maximum(number * self.share, HIDDEN)
+                spread, shift = 2 * variance * np.sqrt(HIDDEN / cells), np.sqrt(2 * variance * HIDDEN / cells)
+                hidden = (number > 0) & (spread >= 1) & (square - mean * moment <= number * spread / 3)
+                means = np.array([mean - shift, mean + shift]) + k[0]
+            yield first, stop, np.where(hidden, number, 0.0), spread, means
 
     @cached_property
     def steps(self) -> tuple[Floats, Floats]:
         """How many items fewer (> 0) and more (< 0) than said may be at or above each count k but the last, unseen.
 
         That is a QUARTER of the way to the fewest and the most if those about k lay elsewhere: of items of mean μ and
-        variance s², s²/(s² + (k − μ)²) at most are at or above a k > μ (Cantelli), and μ/k. What is hidden at one k is
-        at any: most and fewest fall.
+        variance s², s²/(s² + (k − μ)²) at most are at or above a k > μ (Cantelli), and μ/k. Or an EIGHTH to all and to
+        none of those that one tooth of a comb gathers, if there are items below it. Most and fewest fall with k.
         """
         k, value = self.t[:-1], self.above[:-1]
-        most = fewest = value
-        for stop, number, spread, (least, farthest) in self._windows(k, k):
-            up = spread / (spread + np.maximum(k - farthest, 0.0) ** 2)
-            up = np.minimum(up, farthest / np.maximum(k, 1))
-            down = np.where(k > 0, spread / (spread + np.maximum(least - (k - 1), 0.0) ** 2), 0.0)
-            most = np.maximum(most, np.where(number > 0, self.above[stop] + up * number, 0.0))
-            fewest = np.minimum(fewest, np.where(number > 0, self.above[stop] + (1 - down) * number, np.inf))
-        fewest, most = np.minimum.accumulate(fewest), np.maximum.accumulate(most[::-1])[::-1]
-        return (value - fewest) / QUARTER, (value - most) / QUARTER
+        fewer = more = np.zeros_like(value)
+        for comb, part in ((False, QUARTER), (True, EIGHTH)):
+            most = fewest = value
+            for first, stop, number, spread, (least, farthest) in self._windows(k, k, comb):
+                number = np.where(first > 0, number, 0.0) if comb else number
+                up = 1 / (1 + np.maximum(k - farthest, 0.0) ** 2 / spread)
+                up = np.minimum(up, farthest / np.maximum(k, 1))
+                down = np.where(k > 0, 1 / (1 + np.maximum(least - (k - 1), 0.0) ** 2 / spread), 0.0)
+                most = np.maximum(most, np.where(number > 0, self.above[stop] + up * number, 0.0))
+                fewest = np.minimum(fewest, np.where(number > 0, self.above[stop] + (1 - down) * number, np.inf))
+            fewest, most = np.minimum.accumulate(fewest), np.maximum.accumulate(most[::-1])[::-1]
+            fewer, more = np.maximum(fewer, (value - fewest) / part), np.minimum(more, (value - most) / part)
+        return fewer, more
 
     def within(self, lo: Int64, hi: Int64, value: Floats) -> Floats:
         """How many items more than the ``value`` may be in each band, unseen: HALF of the way to the most, as above.
@@ -162,9 +169,9 @@ class Arrangement:
         """
         reach = np.zeros_like(value)
         for comb, part in ((False, HALF), (True, QUARTER)):
-            for _, number, spread, (least, farthest) in self._windows(lo, hi, comb):
+            for _, _, number, spread, (least, farthest) in self._windows(lo, hi, comb):
                 beside = np.maximum(np.maximum(lo - farthest, least - hi), 0.0)
-                reach = np.maximum(reach, (number * spread / (spread + beside**2) - value) / part)
+                reach = np.maximum(reach, (number / (1 + beside**2 / spread) - value) / part)
         return reach
 
 
