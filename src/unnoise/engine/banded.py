@@ -3,9 +3,9 @@
 **The body** is runs of counts dense enough to be smoothed. Around an occupied value v the *local number* is the number
 of cells within ±w of it, w = 4·√ρ/ε (four noise scales). Where it reaches ``few`` (8) the value belongs to the body;
 the body is the union of [v − w, v + w] over such v, cut to occupied values: a few *runs* of consecutive counts. Cells
-outside are isolated, and what is known of such a cell is its noisy count. If the runs hold more than LIMIT counts,
+outside are isolated, and what is known of such a cell is its noisy count. If the runs hold more than USUAL counts,
 ``few`` is doubled until they do not, so the cost is bounded whatever the largest count. If that leaves less than half
-of the body's cells, as with counts spread evenly over a long range, the runs may hold WIDEST counts; if that is not
+of the body's cells, as with counts spread evenly over a long range, the runs may hold FARTHEST counts; if that is not
 enough either, there is no body.
 
 A cell outside a run is left out of the run's likelihood, and its noise of reaching in is neglected: runs end where
@@ -43,7 +43,7 @@ from scipy.linalg.lapack import dgbtrf, dgbtrs, dpttrf, dpttrs
 from ..arrays import Floats, Int64
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile, cells_between
-from .channel import Bands, Dense, Grid, State
+from .channel import FARTHEST, SEVERAL, USUAL, Bands, Dense, Grid, State
 
 __all__ = [
     "BandedChannel", "Body", "Few", "SeenLaw", "body_of", "dense_runs", "sandwich", "window_of",
@@ -60,12 +60,6 @@ The system is quasi-definite: it can be eliminated in the order it has [1]_, and
 accurate as with row exchanges. LAPACK has no such banded routine, but with what is below the diagonal made this small
 it finds nothing to exchange. That halves the time, as exchanges fill as many diagonals again.
 """
-
-ENOUGH = 8
-"""Local number of cells from which on a value belongs to the body."""
-
-LIMIT, WIDEST = 4096, 32_768
-"""Most counts in the body, and where that would leave half of its cells outside."""
 
 
 # ── the body ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -92,7 +86,7 @@ def window_of(noise: DiscreteLaplace) -> int:
     return max(2, math.ceil(4 * math.sqrt(noise.power) / noise.epsilon))
 
 
-def dense_runs(values: Int64, tally: Int64, window: int, few: int = ENOUGH, limit: float = math.inf) -> Int64:
+def dense_runs(values: Int64, tally: Int64, window: int, few: int = SEVERAL, limit: float = math.inf) -> Int64:
     """Return the runs of counts where at least ``few`` cells lie within ±window: first and last of each.
 
     few : doubled while the runs hold more than ``limit`` counts together
@@ -125,7 +119,7 @@ def body_of(noisy: NoisyProfile, bound: int | None) -> Body | None:
     values, tally = noisy.folded(bound)
     before = np.append(0, np.cumsum(tally))
     at_first = cells_between(values, before, *dense_runs(values, tally, window).T).sum()
-    for most in (LIMIT, WIDEST):
+    for most in (USUAL, FARTHEST):
         dense = dense_runs(values, tally, window, limit=most)
         if dense.size and 2 * cells_between(values, before, *dense.T).sum() >= at_first:
             break

@@ -30,8 +30,9 @@ from ..arrays import Floats, Int64
 from ..noise import DiscreteLaplace
 
 __all__ = [
-    "FAR", "Bands", "Blocks", "Channel", "Dense", "Grid", "Seeing", "State", "begun", "blur_of", "convolve",
-    "convolve_valid", "counts_in_blocks", "first_apart", "likely_strides", "one_thread", "resolved",
+    "FAR", "FARTHEST", "SEVERAL", "USUAL", "Bands", "Blocks", "Channel", "Dense", "Grid", "Seeing", "State", "begun",
+    "blur_of", "convolve", "convolve_valid", "counts_in_blocks", "first_apart", "likely_strides", "one_thread",
+    "resolved",
 ]  # fmt: skip
 
 P = ParamSpec("P")
@@ -39,6 +40,12 @@ R = TypeVar("R")
 
 FAR = 1 << 62
 """The count of all items above every row."""
+
+USUAL, FARTHEST = 1 << 12, 1 << 15
+"""Counts that are modelled, and how many are where these would leave out too many cells."""
+
+SEVERAL = 8
+"""Cells, or items, that must speak for a count: fewer are a few large items, of which the noisy counts are known."""
 
 Bands = Sequence[Floats]
 """A symmetric banded matrix: entry k holds the k-th superdiagonal, N long, its last k entries unused."""
@@ -52,8 +59,8 @@ MOST_STRIDE, STRAY = 100, 4.0
 EM_STEPS, LEAST = 20, 1e-9
 """Steps of EM to begin with, towards the cells and not yet rough; share of the mean mass that every block keeps."""
 
-LARGEST, ANGLES = 1 << 12, 1 << 15
-"""Noisy counts above are not asked what they are multiples of: the others tell. Angles to a turn: eight to a count."""
+ANGLES = 1 << 15
+"""Angles to a turn that are asked: eight to a count."""
 
 
 def resolved(noise: DiscreteLaplace, stride: int = 1) -> int:
@@ -122,7 +129,7 @@ def likely_strides(values: Int64, tally: Int64, noise: DiscreteLaplace) -> list[
     hill, and 0, are near to multiples of many numbers, and tell nothing: at some smaller angle they have turned round
     whole as well, and all but what lies elsewhere is as high there as noise leaves it.
     """
-    near = values <= LARGEST
+    near = values <= USUAL  # what lies above need not be asked: the others tell
     values, tally = values[near], tally[near]
     cells, strides = int(tally.sum()), np.arange(MOST_STRIDE, 1, -1)
 

@@ -44,7 +44,7 @@ from scipy.fft import next_fast_len
 
 from ..arrays import Floats, Int64
 from ..noise import DiscreteLaplace
-from .channel import FAR, Blocks, Dense, Grid, State, begun, counts_in_blocks
+from .channel import FAR, SEVERAL, Blocks, Dense, Grid, State, begun, counts_in_blocks
 
 __all__ = ["FourierChannel", "Part", "SeenRows", "lattice", "on_lattice", "row_ends", "rows_of", "told_apart"]
 
@@ -52,9 +52,6 @@ Complex = NDArray[np.complex128]
 
 NEGLIGIBLE = 1e-13
 """Probability of noise that is left out."""
-
-FEWEST = 8.0
-"""Cells that must speak for an atom: fewer are a few large items, which the walk may pass over."""
 
 BACKGROUND = 0.01
 """Cells added to every row, seen and expected alike: far below one cell, far above rounding."""
@@ -435,12 +432,12 @@ class FourierChannel(Dense):
 
     def widened(self, state: SeenRows, counts: Int64) -> tuple[FourierChannel, Floats]:
         """These counts with masses of their own, which begin with what their neighbourhoods show in excess."""
-        part, mass = self.parts[0], np.full(counts.size, FEWEST)
+        part, mass = self.parts[0], np.full(counts.size, float(SEVERAL))
         beyond = part.tally - part.cells * state.rows[0]
         reach = max(1, round(math.sqrt(self.noise.variance)))
         for i, count in enumerate(counts):
             low, high = np.searchsorted(part.ends, [count - reach, count + reach])
-            mass[i] = max(FEWEST, float(beyond[low : high + 1].sum()) / part.share)
+            mass[i] = max(SEVERAL, float(beyond[low : high + 1].sum()) / part.share)
         return self.with_blocks(self.blocks.with_atoms(counts)), np.log(mass)
 
     def cut(self, state: SeenRows, counts: Int64, fine: int) -> tuple[FourierChannel, Floats]:

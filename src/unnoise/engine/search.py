@@ -42,7 +42,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from scipy.special import gammaln
 
 from ..arrays import Floats, Int64
-from .channel import FAR, Blocks, Channel, blur_of, first_apart, resolved
+from .channel import FAR, SEVERAL, Blocks, Channel, blur_of, first_apart, resolved
 from .fourier import FourierChannel
 from .points import Places, pulled_points
 from .walk import (
@@ -94,9 +94,9 @@ STRAYING, STIFFER = (0.1, 1.0, 10.0), 6
 """Variances by which counts stray from a walk, each by itself: by a third, a factor of e and one of e³; decades by
 which the walk may be stiffer then."""
 
-SIDE, TOWERING, FEWEST = 3, math.log(2), 8.0
-"""Counts to either side over whose medians a count towers, by which factor, and items that it takes. (By four, a cap
-that the walk has spread already is not seen; the evidence decides, so looking in vain costs time alone.)"""
+SIDE, TOWERING = 3, math.log(2)
+"""Counts to either side over whose medians a count towers, and by which factor. (By four, a cap that the walk has
+spread already is not seen; the evidence decides, so looking in vain costs time alone.)"""
 
 AT_ONCE = 4
 """Atoms added in one round."""
@@ -318,7 +318,7 @@ def _sharper(search: Search, total: float, counts: Int64) -> Search:
     sides = np.median(sliding_window_view(np.pad(theta, SIDE, constant_values=np.inf), SIDE), axis=1)
     level = np.maximum(sides[: theta.size], sides[-theta.size :])
     single = (blocks.widths[: theta.size] == 1) & ~np.isin(blocks.first[: theta.size], blocks.atoms)
-    tower = np.flatnonzero(single & (theta > level + TOWERING) & (theta > math.log(FEWEST)))
+    tower = np.flatnonzero(single & (theta > level + TOWERING) & (theta > math.log(SEVERAL)))
     if not tower.size:
         return search
     start, own = best.theta.copy(), np.log(np.exp(theta[tower]) - np.exp(level[tower]))

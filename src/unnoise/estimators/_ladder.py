@@ -44,7 +44,7 @@ from scipy.fft import irfft, next_fast_len, rfft
 from scipy.optimize import isotonic_regression
 
 from ..arrays import Floats, Int64
-from ..engine.channel import convolve
+from ..engine.channel import SEVERAL, convolve
 from ..errors import InputError
 from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
@@ -60,8 +60,8 @@ SHORT = 64
 LENGTH = 4096
 """Terms of the series at each far resolution."""
 
-STANDS_OUT, AROUND, FEWEST = 6.0, 12, 8.0
-"""Standard errors by which a count stands out against the median of the counts to either side; items that it takes."""
+STANDS_OUT, AROUND = 6.0, 12
+"""Standard errors by which a count stands out against the median of as many counts to either side."""
 
 LEAST_EMPTY = 1e-2
 """Share of empty cells below which a logarithm is all noise."""
@@ -279,7 +279,7 @@ def spikes(parts: Sequence[tuple[NoisyProfile, float]], top: int, stride: int = 
     items, told = (found / np.maximum(told, 1e-300))[::stride], told[::stride]
     around = np.median(sliding_window_view(np.pad(items, AROUND, mode="edge"), 2 * AROUND + 1), axis=1)
     out = (items - around) * np.sqrt(told)
-    spiked = np.flatnonzero((out > STANDS_OUT) & (items > FEWEST))
+    spiked = np.flatnonzero((out > STANDS_OUT) & (items > SEVERAL))
     return stride * spiked[np.argsort(-out[spiked], kind="stable")].astype(np.int64)
 
 

@@ -36,7 +36,17 @@ import numpy as np
 
 from ..arrays import Floats, Int64
 from ..engine.banded import BandedChannel, body_of, dense_runs, window_of
-from ..engine.channel import Blocks, begun, convolve, convolve_valid, likely_strides, one_thread, resolved
+from ..engine.channel import (
+    FARTHEST,
+    USUAL,
+    Blocks,
+    begun,
+    convolve,
+    convolve_valid,
+    likely_strides,
+    one_thread,
+    resolved,
+)
 from ..engine.fourier import FINENESS, NEGLIGIBLE, FourierChannel, Part, lattice, on_lattice, row_ends, told_apart
 from ..engine.points import Places, likely_points
 from ..engine.posterior import Posterior, posterior
@@ -62,9 +72,8 @@ MOST_ROWS = 600
 LONGEST = 1 << 18
 """Counts of all runs together at most: the length of a transform that takes a few milliseconds."""
 
-FURTHEST, FARTHER, SELDOM = 4096, 1 << 15, 10
-"""Last count of a posterior at most, and where more than one cell of SELDOM lies above it, unless the noise reaches
-further."""
+SELDOM = 10
+"""A posterior ends at USUAL, at FARTHEST where more than one cell of SELDOM lies above it, or at the noise's reach."""
 
 ROUNDING = 1e-8
 """Cells expected in a row beside those of the law: above what a transform rounds, far below what any cell is worth."""
@@ -403,8 +412,8 @@ def known_law(noisy: NoisyProfile, max_count: int | None = None) -> KnownLaw | N
 
 
 def _last(noisy: NoisyProfile) -> int:
-    """Where the cells become sparse: the end of the last dense run, within FURTHEST, FARTHER or the noise's reach."""
+    """Where the cells become sparse: the end of the last dense run, within USUAL, FARTHEST or the noise's reach."""
     runs = dense_runs(*noisy.folded(), window_of(noisy.noise))
-    many = noisy.tally[noisy.values > FURTHEST].sum() > noisy.cells / SELDOM
-    longest = max(FARTHER if many else FURTHEST, noisy.noise.reach(1e-4))
+    many = noisy.tally[noisy.values > USUAL].sum() > noisy.cells / SELDOM
+    longest = max(FARTHEST if many else USUAL, noisy.noise.reach(1e-4))
     return max(3, int(np.minimum(runs[runs[:, 0] <= longest, 1], longest).max(initial=0)))

@@ -18,7 +18,7 @@ Levels. A level that holds a share p of the items in m cells has λ_t = p·N_t/m
 the levels: those with a load near 1 speak, the emptier ones are noise, the fuller ones (load > MOST_LOADED) are left
 out.
 
-Refusal. Where nearly all cells lie above LONGEST, sums of many items each, no answer is given: the message names a
+Refusal. Where nearly all cells lie above USUAL, sums of many items each, no answer is given: the message names a
 number of cells that would do. Everything else is answered, with its error.
 
 .. [1] B. Buchmann, R. Grübel, "Decompounding: an estimation problem for Poisson random sums", Annals of Statistics
@@ -38,6 +38,9 @@ import numpy as np
 from ..arrays import Floats, Int64
 from ..engine.channel import (
     FAR,
+    FARTHEST,
+    SEVERAL,
+    USUAL,
     Blocks,
     begun,
     counts_in_blocks,
@@ -63,7 +66,7 @@ LEAST_SHARE = 1 / 64
 """Levels with less than this times the share of the fullest one are left out: they add noise only."""
 
 HIDDEN = 0.95
-"""Share of the cells above LONGEST at which an overloaded sketch is refused: that few are empty, or nearly."""
+"""Share of the cells above USUAL at which an overloaded sketch is refused: that few are empty, or nearly."""
 
 DENSE, PER_OCTAVE = 64, 12
 """Counts with a block of their own, and blocks to the octave above: 6 % of a count, over which a walk is straight."""
@@ -71,11 +74,8 @@ DENSE, PER_OCTAVE = 64, 12
 CERTIFIED = 24
 """Counts to the octave at which a mode is certified, beyond twice DENSE."""
 
-FEW = 8
-"""As many of the largest cells are left to the search one by one."""
-
-LONGEST, FARTHEST, RARE = 4096, 1 << 15, 100
-"""Last row at most, and where more than one cell of RARE lies above it; items above it are found one by one."""
+RARE = 100
+"""Rows end at USUAL, at FARTHEST where more than one cell of RARE lies above it; items above are found one by one."""
 
 MOST_SPIKES = 64
 """Atoms to begin with, within wide blocks: counts that stand out; certificates may ask for more."""
@@ -191,7 +191,7 @@ def collisions(noisy: NoisyProfile, *, max_count: int | None = None) -> ItemLaw:
     """
     parts = ranges(noisy)
     used = choose(parts)
-    usual = max(LONGEST, noisy.noise.reach(1e-4))
+    usual = max(USUAL, noisy.noise.reach(1e-4))
     if min(part.noisy.tally[part.noisy.values > usual].sum() / part.noisy.cells for part in used) > HIDDEN:
         raise overload(noisy, used)
     values, tally = combine([(part.noisy.values, part.noisy.tally) for part in used])
@@ -216,10 +216,10 @@ def _channels(used: Sequence[Range], max_count: int | None, stride: int) -> list
     """
     noise = used[0].noisy.noise
     largest = max(1, max(int(part.noisy.values[-1]) for part in used))
-    few = max(_from_above(part.noisy, FEW) for part in used)
+    few = max(_from_above(part.noisy, SEVERAL) for part in used)
     reached = max(few, noise.reach(1e-3 / max(part.noisy.cells for part in used)))
     most = min(max(_from_above(part.noisy, part.noisy.cells // RARE) for part in used), FARTHEST)
-    last = max(1, min(largest, reached, max(LONGEST, most, noise.reach(1e-4))))
+    last = max(1, min(largest, reached, max(USUAL, most, noise.reach(1e-4))))
     parts: list[Part] = []
     for part in used:
         values, tally = part.noisy.values, part.noisy.tally
