@@ -13,7 +13,8 @@ import pytest
 from scipy import stats
 
 from drawing_tools import simulate
-from unnoise.answers.check import ALARM, check_claim, find_cliffs, warn_if_wrong
+from unnoise.answers.check import ALARM, check_claim, find_cliffs, warn_of
+from unnoise.answers.reconstruct import reconstruct
 from unnoise.errors import ClaimWarning
 from unnoise.noise import DiscreteLaplace
 from unnoise.noisy import NoisyProfile
@@ -93,21 +94,21 @@ def test_clamped_input_is_found_and_named():
     check = check_claim(profile(noisy, 1))
     assert check.verdict == "clamped"
     with pytest.warns(ClaimWarning, match=r"clamped at 0: pass clipped=True"):
-        warn_if_wrong(check)
+        warn_of(check)
 
 
 def test_the_warning_names_the_apparent_epsilon():
     rng = np.random.default_rng(7)
     check = check_claim(profile(simulate(rng, np.zeros(5000, dtype=np.int64), DiscreteLaplace("0.5")), 1))
     with pytest.warns(ClaimWarning, match=r"epsilon=1: they decay like epsilon=0\.[45]"):
-        warn_if_wrong(check)
+        warn_of(check)
 
 
 def test_honest_noise_does_not_warn():
     rng = np.random.default_rng(8)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn_if_wrong(check_claim(profile(simulate(rng, rng.poisson(1, 5000), DiscreteLaplace(1)), 1)))
+        reconstruct(profile(simulate(rng, rng.poisson(1, 5000), DiscreteLaplace(1)), 1), method="isotonic")
 
 
 def test_where_it_is_not_available_it_says_so():

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-MOST = {"file-to-page": (342, 38), "counts-to-answer": (115, 18), "update-to-release": (108, 13)}
+MOST = {"file-to-page": (340, 38), "counts-to-answer": (114, 18), "update-to-release": (108, 13)}
 """Functions and modules passed now, and a few functions more for machines that compute otherwise in the last digits;
 the aim (scripts/trace_journeys.py) is well below. Lower these when they fall."""
 

@@ -26,7 +26,7 @@ from ..arrays import Int64
 from ..errors import ClaimWarning
 from ..noisy import NoisyProfile
 
-__all__ = ["ALARM", "Check", "Cliff", "check_claim", "find_cliffs", "warn_if_wrong"]
+__all__ = ["ALARM", "Check", "Cliff", "check_claim", "find_cliffs", "warn_of"]
 
 ALARM = 1e-6
 """The check warns when its p-value falls below this: one false alarm in a million honest releases."""
@@ -130,10 +130,8 @@ def find_cliffs(noisy: NoisyProfile) -> list[Cliff]:
     return found
 
 
-def warn_if_wrong(check: Check) -> None:
-    """Raise a :class:`ClaimWarning` that says what is wrong, unless all is as claimed."""
-    if check.p_value >= ALARM:
-        return
+def warn_of(check: Check) -> None:
+    """Raise a :class:`ClaimWarning` that says what is wrong with a claim whose p-value is below ALARM."""
     head = f"the {check.cells:,} noisy counts at or below 0 do not look like noise of epsilon={check.epsilon:g}"
     tail = {
         "clamped": "none of them is negative, so the input was clamped at 0: pass clipped=True",

@@ -326,19 +326,12 @@ def sensible_parts(numbers: Sequence[tuple[int, int, Estimate]]) -> list[tuple[s
              if i != j and first <= begin and end <= last]  # fmt: skip
     for name, digits, step in zip(("value", "low", "high"), columns, STEPS):
         exact = [getattr(estimate, name) for _, _, estimate in numbers]
-        _agree(exact, digits, step, [(i, j) for i, j in parts if exact[i] >= exact[j]])
+        above = [(i, j) for i, j in parts if exact[i] >= exact[j]]
+        while wrong := [(i, j) for i, j in above if digits[i] != digits[j]
+                        and _rounded(exact[i], digits[i], step) < _rounded(exact[j], digits[j], step)]:  # fmt: skip
+            for i, j in wrong:
+                digits[i] = digits[j] = max(digits[i], digits[j])
     return [_written(estimate, (v, low, high)) for (_, _, estimate), v, low, high in zip(numbers, *columns)]
-
-
-def _agree(exact: list[float], digits: list[int], step: Step, parts: Sequence[tuple[int, int]]) -> None:
-    """Write with more digits what rounding has made smaller than its part."""
-    while True:
-        rounded = [_rounded(x, decimals, step) for x, decimals in zip(exact, digits)]
-        wrong = [(i, j) for i, j in parts if rounded[i] < rounded[j] and digits[i] != digits[j]]
-        for i, j in wrong:
-            digits[i] = digits[j] = max(digits[i], digits[j])
-        if not wrong:
-            return
 
 
 def sensible_rows(rows: Sequence[tuple[int, int, Estimate, Estimate]]) -> list[tuple[tuple[str, str, str], ...]]:

@@ -20,7 +20,7 @@ from ..estimators.methods import METHODS, check_input, check_method, estimate_la
 from ..noise import DiscreteLaplace, Exact, exact_positive
 from ..noisy import NoisyCounts, NoisyProfile
 from .bands import step_error
-from .check import Cliff, check_claim, find_cliffs, warn_if_wrong
+from .check import ALARM, Cliff, check_claim, find_cliffs, warn_of
 from .profile import Profile
 
 __all__ = ["reconstruct"]
@@ -83,7 +83,8 @@ def reconstruct(
         for cliff in find_cliffs(profile):
             _refuse(cliff, profile, method)
         claim = check_claim(profile)
-        warn_if_wrong(claim)
+        if claim.p_value < ALARM:
+            warn_of(claim)
         given, notes = profile, {"claim": vars(claim).copy()}
     if profile.layout.kind == "hashed":
         from .items import item_profile
