@@ -15,7 +15,7 @@ from unnoise.engine.channel import FAR, Blocks, counts_in_blocks, likely_strides
 from unnoise.engine.fourier import FourierChannel, Part, _Law, lattice, rows_of
 from unnoise.engine.posterior import covariance_of, posterior
 from unnoise.engine.search import Search, certify, explore, find_models
-from unnoise.engine.walk import FAMILIES, Model, Prior, Walk, _log_chance, find_mode, shares
+from unnoise.engine.walk import FAMILIES, OCCASIONS, Family, Model, Prior, Walk, _log_chance, find_mode, shares
 from unnoise.estimators._ladder import spikes
 from unnoise.estimators.auto import auto, cell_law_of
 from unnoise.estimators.collisions import collisions
@@ -331,9 +331,21 @@ def test_binomial_laws_weigh_half_where_counts_reach_their_bound():
     for bound, top, chance in [(3, 3, 0.5), (8, 8, 0.5), (30, 8, 1 / 7), (None, 8, 1 / 7)]:
         share = shares(FAMILIES, grid(bound, top))
         assert sum(share.values()) == pytest.approx(1)
-        assert [each for family, each in share.items() if family.factorial] == [pytest.approx(chance)]
+        assert [each for family, each in share.items() if family.factorial == 1] == [pytest.approx(chance)]
+        assert [family in share for family in OCCASIONS] == [bound == top] * 2
     line = next(family for family in FAMILIES if family.order == 2)
     assert [line.heads(grid(None, top)) for top in (3, 4, 6, 7)] == [(0,), (0, 1), (0, 1), (0, 1)]
+
+
+@pytest.mark.parametrize("family", [Family("t", 2), *OCCASIONS, Family("t", 2, factorial=1.0)])
+def test_the_stiffest_walks_about_occasions_are_laws_of_conway_and_maxwell(family):
+    part, n = Part(np.arange(-5, 12), np.ones(18), 18, 1.0), 8
+    blocks, noise = Blocks.covering(np.arange(1, n + 2)), DiscreteLaplace(1, n)
+    channel = FourierChannel(blocks, (part,), noise, collide=True, bound=n)
+    walk, ways = family.ladder(channel.grid, 0.0, 0).walk, [math.comb(n, t) for t in range(1, n + 1)]
+    theta = family.factorial * np.log(ways) - 0.7 * np.arange(n)
+    assert np.abs(walk.differences(theta)[walk.steps]).max() < 1e-12
+    assert np.abs(walk.differences(theta + 0.1 * np.log(ways))[walk.steps]).max() > 0.01  # control
 
 
 def test_law_and_intervals_come_from_one_fit(monkeypatch):

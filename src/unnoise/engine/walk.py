@@ -9,7 +9,8 @@ standard deviation 10, its first differences 3 apiece (``JUMP``).
 With a ``period`` p the step is θ[i] − θ[i−1] − θ[i−p] + θ[i−p−1], which large λ makes geometric laws times a pattern of
 period p, and smaller λ lets both change slowly (the seasonal model of [2]_).
 
-With a ``base`` θ − base is the walk: on base = −log t! large λ leads to Poisson laws (x = t, r = 2).
+With a ``base`` θ − base is the walk: on base = −ν·log t! large λ leads to Poisson laws (x = t, r = 2, ν = 1), and to
+laws spread more (ν < 1) or less (ν > 1) than chance, those of Conway and Maxwell [4]_.
 
 A *free* step is given that standard deviation of 3 in place of λ: a spike or an edge of the profile. ``rise`` lets
 the precision grow along the counts, for profiles rough at small counts and smooth beyond.
@@ -32,7 +33,8 @@ it gains. A search that stops short of the tolerance says so.
 log(1 + t) or log t, rising in precision, on the base 1/t! (C(n, t) where no count is above n), of some period. Where
 counts begin at 0 or 1 the first step, the *head*, may be free, and a count 0 is then a run by itself: how many cells
 are empty and how many hold one item are starting values both. Where counts reach their bound n, an item was counted at
-some of n occasions, and binomial laws, what chance makes of that, weigh as much as all other families together.
+some of n occasions, and binomial laws, what chance makes of that, weigh as much as all other families together; among
+these is, with ν = ½ and 2, what comes of occasions that go together or avoid each other.
 
 **Periods.** Counts may be heaped: even numbers only, multiples of 5, round numbers. Two signs of it are looked for at
 the best smooth profile f, with law m = K f. *A pattern it has missed*: let c be the logarithms of factors on the
@@ -48,6 +50,8 @@ much smaller than its second differences, where there are cells.
 .. [1] H. Rue, L. Held, "Gaussian Markov Random Fields", 2005, chapter 3.
 .. [2] G. E. P. Box, G. M. Jenkins, "Time series analysis", 1970, chapter 9.
 .. [3] L. Tierney, J. B. Kadane, "Accurate approximations for posterior moments and marginal densities", JASA 81, 1986.
+.. [4] G. Shmueli et al., "A useful distribution for fitting discrete data: revival of the Conway–Maxwell–Poisson
+   distribution", JRSS C 54, 2005.
 """
 
 from __future__ import annotations
@@ -325,12 +329,12 @@ MUCH_SMALLER = 0.5
 
 @dataclass(frozen=True)
 class Family:
-    """Walks of log f (log f·t! where ``factorial``) of one order in t, log(1 + t) or log t; rising: in precision."""
+    """Walks of log f·(t!)^factorial of one order in t, log(1 + t) or log t; rising: in precision."""
 
     coordinate: str
     order: int
     rising: bool = False
-    factorial: bool = False
+    factorial: float = 0.0
     period: int = 0
 
     def heads(self, grid: Grid) -> tuple[int, ...]:
@@ -357,9 +361,9 @@ class Family:
             first_run = np.cumsum(position == 0) == 1
             position = np.where(first_run, np.maximum(position - 1, 0), position)
         rise = np.asarray(1 + t / grid.scale, dtype=float) ** 2 if self.rising else 1.0
-        base = -gammaln(t + 1.0) if self.factorial else None  # Poisson laws are a line away from −log t!
-        if base is not None and grid.bound is not None:  # and binomial ones from log C(n, t)
-            base -= gammaln(np.maximum(grid.bound - t, 0.0) + 1)
+        base = -self.factorial * gammaln(t + 1.0)  # Poisson laws are a line away from −log t!
+        if grid.bound is not None:  # and binomial ones from log C(n, t)
+            base -= self.factorial * gammaln(np.maximum(grid.bound - t, 0.0) + 1)
         x = {"t": t, "log": np.log1p(t), "log t": np.log(np.maximum(t, 0.5))}[self.coordinate]
         walk = Walk(x, position, self.order, rise, base, level, self.period)
         walk = walk.freed(np.arange(walk.order, min(walk.order + head, walk.size)))
@@ -374,7 +378,8 @@ class Family:
         rungs = max(1, math.ceil(math.log10(max(stiffest / loosest, 1.0))))
         strengths = stiffest * 10.0 ** -np.arange(rungs + 1)
         usual = int(np.abs(np.log(strengths * float(np.median(rise)) / max(strays / JUMP**2, 1e-300))).argmin())
-        name = f"{self.coordinate} order {self.order}" + " rising" * self.rising + " on 1/t!" * self.factorial
+        name = f"{self.coordinate} order {self.order}" + " rising" * self.rising
+        name += f" on 1/t!^{self.factorial:g}" * (self.factorial > 0)
         name += f" of period {self.period}" * (self.period > 0) + f", head {head}" * (head > 0)
         name += f", multiples of {grid.stride}" * (grid.stride > 1)
         return Ladder(self, name, walk, np.asarray(strengths), usual)
@@ -392,17 +397,21 @@ class Ladder:
 
 
 def shares(families: Sequence[Family], grid: Grid) -> dict[Family, float]:
-    """Each family with its share of the prior, if the grid is long enough for a step, and for 1/t! short enough."""
+    """Each family with its share of the prior, if the grid is long enough for a step, and for 1/t! short enough.
+
+    Where counts reach their bound, binomial laws have half of it, and OCCASIONS are among the others.
+    """
     last = grid.counts[: grid.walked].max(initial=0.0)
+    reached = grid.bound is not None and last >= grid.bound
     suited = [
-        family for family in families
+        family for family in (*families, *(OCCASIONS if reached else ()))
         if grid.walked > family.order + 2 * family.period + min(family.heads(grid))
         and not (family.factorial and last > SMALL)
     ]  # fmt: skip
-    others = [family for family in suited if not family.factorial]
-    if grid.bound is None or last < grid.bound or len(others) in {0, len(suited)}:
+    others = [family for family in suited if family.factorial != 1]
+    if not reached or len(others) in {0, len(suited)}:
         return dict.fromkeys(suited, 1 / max(len(suited), 1))
-    return {family: 0.5 if family.factorial else 0.5 / len(others) for family in suited}
+    return {family: 0.5 if family.factorial == 1 else 0.5 / len(others) for family in suited}
 
 
 FAMILIES = (
@@ -412,8 +421,11 @@ FAMILIES = (
     Family("log", 3),
     Family("log", 2, rising=True),
     Family("log t", 2),
-    Family("t", 2, factorial=True),
+    Family("t", 2, factorial=1.0),
 )
+
+OCCASIONS = (Family("t", 2, factorial=0.5), Family("t", 2, factorial=2.0))
+"""Counts of some of n occasions spread more, or less, than chance makes them."""
 
 
 ALIKE = 0.02
