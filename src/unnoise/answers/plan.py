@@ -430,7 +430,7 @@ class _Run:
             if self.step is not None:
                 done = next(self.done)
                 self.step(done, max(done, self.releases))
-        return self._plan(found, self._kept(found, turn) is True)
+        return self._plan(found, fresh and self._kept(found, turn) is True)
 
     def _release(self, found: _Found, rng: np.random.Generator) -> None:
         """Draw a release, reconstruct it and ask it everything."""
