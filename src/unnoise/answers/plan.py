@@ -8,17 +8,25 @@ over simulated releases and comes with its Monte-Carlo standard error.
 Errors compare the reconstructed profile f̂ with the true f: ℓ1 = Σ|f̂ − f|, ℓ2, ℓ∞, and the earth-mover distance W1 =
 Σ_t |F̂(t) − F(t)| (F the cumulative profile), the mean error of the sorted counts.
 
-**A target is a promise about the next release**, not about the mean: at least ``PROMISED`` of the releases shall be
-within it. It counts as reached when the prediction limit for one more release, e^(m + t·s·√(1 + 1/n)) with m and s mean
-and standard deviation of the n simulated logarithms and t Student's quantile at ``SURE``, is within the target. Given a
-target and without ε (or without cells), the smallest ε (number of cells) that reaches it is found by bisection on the
-logarithm, at common random numbers, rounded up to two digits, and confirmed with fresh seeds: where these do not
-confirm it, it is raised by ``RAISED`` and confirmed again. The figures are those of the fresh seeds. Hashed sketches
-have powers of two, and more cells are not always better (each has its noise): sizes are tried upwards, one after the
-other, until one reaches the target or ``WORSE`` in a row were worse than the best. Without target and cells, the size
-is sought that tells the number of items best: from where items that share cells are as loud as the noise
-(:func:`unnoise.layout.enough_cells`) on to twice as many cells while that makes its interval narrower by ``WORTH``, or
-to half while it does not.
+**A target is a promise about releases**, not about the mean: at least ``PROMISED`` of those of the setting are within
+it, and that is ``SURE``, whatever the law of their errors. It is put to Wald's sequential test [1]_ with fresh seeds:
+every release within the target multiplies the evidence for it by h/p, every other one by (1−h)/(1−p), p = ``PROMISED``
+and h = ``HOPED``. If fewer than p of the releases are within the target, the evidence never grows on average, and ever
+exceeds c with probability at most 1/c; the target is promised where it exceeds 1/(1 − ``SURE``), and given up below
+1/``DOUBTED``.
+
+Given a target and without ε (or without cells), the smallest likely ε (number of cells) is found by bisection on the
+logarithm, at common random numbers, and rounded up to two digits: likely is where the prediction limit for one more
+release, e^(m + t·s·√(1 + 1/n)) with m and s mean and standard deviation of the n simulated logarithms and t Student's
+quantile at ``LIKELY``, is within the target. What luck made look likely the test refuses; it is raised by ``RAISED``
+and tested again. The j-th candidate must have 2^j times the evidence, so that all tests together err no more often
+than one. The figures are those of the fresh seeds. Hashed sketches have powers of two, and more cells are not always
+better (each has its noise): sizes are tried upwards, one after the other, until one passes the test or ``WORSE`` in a
+row were worse than the best. Without target and cells, the size is sought that tells the number of items best: from
+where items that share cells are as loud as the noise (:func:`unnoise.layout.enough_cells`) on to twice as many cells
+while that makes its interval narrower by ``WORTH``, or to half while it does not.
+
+.. [1] A. Wald, "Sequential tests of statistical hypotheses", Ann. Math. Statist. 16 (1945) 117–186.
 """
 
 from __future__ import annotations
@@ -33,6 +41,7 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
+from ..arrays import Floats
 from ..checks import check_choice, check_integer, check_number
 from ..errors import InputError, OverloadError, UnnoiseWarning
 from ..estimators.methods import check_method
@@ -52,12 +61,16 @@ QUESTIONS = {q.name: q for q in (exactly(1), DISTINCT, at_least(2), at_least(5),
 """What a plan tells the interval of, by name."""
 EPSILONS = (0.01, 20.0)
 CELLS = (10, 10**9)
-CLOSE = 0.02
+CLOSE = 0.05
 """How closely ε or the number of cells is sought, in log."""
-PROMISED, SURE = 0.8, 0.9
-"""Share of releases that a reached target is promised for, and the one it is computed for: shapes are no lognormals."""
-RAISED, CONFIRMATIONS = 1.1, 8
-"""Factor by which an unconfirmed plan is raised, and how often."""
+PROMISED, SURE = 0.8, 0.95
+"""Share of releases that a reached target is promised for, and how sure that is."""
+HOPED, DOUBTED, MOST = 0.95, 5, 100
+"""Share that a test for ``PROMISED`` hopes for, evidence against it that ends the test, and its longest run."""
+LIKELY = 0.9
+"""Level of the prediction limit by which a candidate is found."""
+RAISED, CONFIRMATIONS = 1.2, 8
+"""Factor by which a refused candidate is raised, and how many are tested."""
 WORSE = 2
 """Sizes of a hashed sketch in a row that must be worse than the best before larger ones are given up."""
 WORTH = 1.05
@@ -74,9 +87,10 @@ class Plan:
     widths : mean half-width of the 95 % interval in items, by answer
     truths : the true answers for the guessed shape, to set the widths against
     doubt : Monte-Carlo standard error of every one of these means, as a share of it
-    expected : for every name a target may have, what one more release will not exceed, SURE of the time
+    expected : for every name a target may have, what one more release will not exceed, LIKELY of the time
     target : metric and the error it should not exceed, or None
     within : share of the simulated releases within the target; 1 without one
+    reached : whether the target is promised: SURE that at least PROMISED of the releases are within; true without one
     refused : share of the simulated releases that would have been refused as overloaded
     intervals : the kind of interval the widths are of
     repetitions : number of simulated releases behind each figure
@@ -93,6 +107,7 @@ class Plan:
     expected: Mapping[str, float]
     target: tuple[str, float] | None
     within: float
+    reached: bool
     refused: float
     intervals: str
     repetitions: int
@@ -107,14 +122,6 @@ class Plan:
     def cells(self) -> int:
         """Number of cells."""
         return self.setting.cells
-
-    @property
-    def reached(self) -> bool:
-        """Whether the target is promised: predicted for the next release, and met by PROMISED of those simulated."""
-        if self.target is None:
-            return True
-        name, value = self.target
-        return self.expected[name] <= value and self.within >= PROMISED
 
     @property
     def assumptions(self) -> list[str]:
@@ -138,8 +145,10 @@ class Plan:
             lines.append(f"{100 * self.refused:.0f} % of the releases would be refused as overloaded")
         if self.target is not None:
             metric, value = self.target
-            word = f"reached by {100 * self.within:.0f} % of the releases" if self.reached else "NOT reached"
-            lines.append(f"target {NAMES.get(metric, metric)} ≤ {value:g}: {word}")
+            held = f"{round(self.within * self.repetitions)} of {self.repetitions} simulated releases are within"
+            word = "promised" if self.reached else "NOT promised"
+            sure = f"for {100 * PROMISED:.0f} % of the releases, {100 * SURE:.0f} % sure"
+            lines.append(f"target {NAMES.get(metric, metric)} ≤ {value:g}: {word} {sure} ({held})")
         if self.tried:
             widths = ", ".join(f"{number(cells)} ± {percent(width)}" for cells, width in sorted(self.tried.items()))
             lines.append(f"distinct by cells: {widths}")
@@ -186,16 +195,17 @@ def plan(
     Parameters
     ----------
     epsilon : number or str, optional
-        ε; left out, the smallest one that reaches ``target`` is sought.
+        ε; left out, the smallest one that keeps to ``target`` is sought.
     cells : int, optional
-        Number of cells, a power of two where hashed; left out, the smallest that reaches ``target`` is sought, or,
+        Number of cells, a power of two where hashed; left out, the smallest that keeps to ``target`` is sought, or,
         hashed and without a target, the one that tells the number of items best.
     shape : number, str, mapping, array or Profile
         The guess: a power-law exponent such as 2.2, a name such as "poisson:5", "geometric:20", "uniform:200",
         "normal:30" (with 70 % zeros) or "ones", or a profile: ``{t: share}``, ``f[0], f[1], …`` or a Profile.
     target : float or mapping, optional
-        The ℓ1 error to reach, or one of ``{"l1": …}``, "l2", "linf", "w1", or the half-width of an interval
-        relative to its answer: "distinct", "total", "exactly 1", "at least 2", "at least 5", "at least 10".
+        The ℓ1 error that four releases in five shall not exceed, or one of ``{"l1": …}``, "l2", "linf", "w1", or the
+        half-width of an interval relative to its answer: "distinct", "total", "exactly 1", "at least 2", "at least 5",
+        "at least 10".
     kind : str
         "known", "hashed" or "sampled".
     items : int, optional
@@ -209,7 +219,8 @@ def plan(
     intervals : str, optional
         The kind of interval whose widths are told, "robust" or "model"; the profile's own if left out.
     repetitions : int
-        Simulated releases behind each figure; a search takes half as many at every step.
+        Simulated releases behind each figure; a search takes half as many at every step, a promise as many as it needs
+        (18 to 100).
     seed : int
         Of the simulation only: a plan has no secrets.
     step : callable, optional
@@ -241,7 +252,7 @@ def plan(
         return Setting(epsilon=eps, cells=d, items=many or d, **known)
 
     if fixed_epsilon is not None and fixed_cells is not None:
-        run.releases = repetitions
+        run.releases = repetitions if run.goal is None else max(repetitions, _fewest(0))
         return run.simulate(setting(fixed_epsilon, fixed_cells), repetitions, fresh=True)
     if kind == "hashed" and fixed_epsilon is not None and run.goal is None and many is not None:
         return run.narrowest(setting(fixed_epsilon, levels), _sizes(levels, many))
@@ -332,35 +343,41 @@ class _Run:
         self.done = count(1)
 
     def search(self, setting: Callable[[float], Setting], ends: tuple[float, float], name: str) -> Plan:
-        """Find the smallest x in ``ends`` whose setting reaches the goal, and confirm it with fresh seeds."""
+        """Find the smallest x in ``ends`` whose setting is likely to reach the goal, and test it with fresh seeds."""
         assert self.goal is not None
         few = max(self.repetitions // 2, FEWEST)
         low, high = math.log(ends[0]), math.log(ends[1])
-        self.releases = few * (1 + math.ceil(math.log2((high - low) / CLOSE))) + max(self.repetitions, FEWEST)
+        self.releases = few * (1 + math.ceil(math.log2((high - low) / CLOSE)))
         best = self.simulate(setting(ends[1]), few)
-        if not best.reached:
+        if not self.likely(best):
             raise InputError(
                 f"target must be reachable with {name} ≤ {ends[1]:g}: {self.goal[0]}={self.goal[1]:g} was asked, "
                 f"{best.expected[self.goal[0]]:.3g} is what {name}={ends[1]:g} gives"
             )
         while high - low > CLOSE:
             middle = (low + high) / 2
-            if self.simulate(setting(math.exp(middle)), few).reached:
+            if self.likely(self.simulate(setting(math.exp(middle)), few)):
                 high = middle
             else:
                 low = middle
-        return self._confirm(setting, math.exp(high), ends[1])
+        for turn in range(1, CONFIRMATIONS + 1):
+            x = min(math.exp(high) * RAISED ** (turn - 1), ends[1])
+            found = self.confirm(setting(x), turn)
+            if found.reached or x == ends[1]:
+                break
+        return found
 
     def climb(self, settings: Sequence[Setting]) -> Plan:
-        """Return the first of some settings, ever larger, that reaches the goal and keeps to it with fresh seeds."""
+        """Return the first of some settings, ever larger, that is likely to reach the goal and keeps to it."""
         assert self.goal is not None
-        goal, few, many = self.goal, max(self.repetitions // 2, FEWEST), max(self.repetitions, FEWEST)
-        self.releases = few * len(settings) + many
-        best, cells, behind = math.inf, 0, 0
+        goal, few = self.goal, max(self.repetitions // 2, FEWEST)
+        self.releases = few * len(settings)
+        best, cells, behind, turn = math.inf, 0, 0, 0
         for setting in settings:
             tried = self.simulate(setting, few)
-            if tried.reached:
-                tried = self.simulate(setting, many, fresh=True)
+            if self.likely(tried):
+                turn += 1
+                tried = self.confirm(setting, turn)
             if tried.reached:
                 return tried
             expected = tried.expected[goal[0]]
@@ -394,59 +411,109 @@ class _Run:
         found = self.simulate(replace(setting, cells=sizes[best]), many, fresh=True)
         return replace(found, tried=dict(sorted(tried.items())))
 
-    def _confirm(self, setting: Callable[[float], Setting], x: float, most: float) -> Plan:
-        found = self.simulate(setting(x), max(self.repetitions, FEWEST), fresh=True)
-        for turn in range(1, CONFIRMATIONS):
-            if found.reached or x >= most:
-                break
-            x = min(x * RAISED, most)
-            self.releases += max(self.repetitions, FEWEST)
-            found = self.simulate(setting(x), max(self.repetitions, FEWEST), fresh=True, turn=turn)
-        return found
+    def likely(self, tried: Plan) -> bool:
+        """Whether one more release is likely to reach the goal."""
+        assert self.goal is not None
+        name, value = self.goal
+        return tried.expected[name] <= value
+
+    def confirm(self, setting: Setting, turn: int) -> Plan:
+        """Return the plan of a candidate, the ``turn``-th, put to the test with fresh seeds."""
+        self.releases += max(self.repetitions, _fewest(turn))
+        return self.simulate(setting, self.repetitions, fresh=True, turn=turn)
 
     def simulate(self, setting: Setting, repetitions: int, *, fresh: bool = False, turn: int = 0) -> Plan:
-        """Release and reconstruct data of the shape a few times; average errors and widths."""
-        rng = np.random.default_rng([self.seed, 1 + turn] if fresh else [self.seed])
-        found: dict[str, list[float]] = {name: [] for name in (*METRICS, *QUESTIONS)}
-        kind, refused = "robust", 0
-        for _ in range(repetitions):
-            release = setting.draw(rng)
-            try:
-                profile = reconstruct(release.noisy, method=self.method, max_count=setting.cap)
-                profile = profile if self.intervals is None else profile.with_intervals(self.intervals)
-            except OverloadError:
-                refused += 1
-            else:
-                for name, error in errors(profile, release.values, release.how_many).items():
-                    found[name].append(error)
-                with warnings.catch_warnings():  # what the data of a simulation are like is no news to anybody
-                    warnings.simplefilter("ignore", UnnoiseWarning)
-                    estimates = {name: question.ask(profile) for name, question in QUESTIONS.items()}
-                for name, estimate in estimates.items():
-                    found[name].append((estimate.high - estimate.low) / 2)
-                    kind = estimate.kind if name != TOTAL.name else kind
+        """Release and reconstruct data of the shape a few times; with fresh seeds, until the goal is decided."""
+        rng, found = np.random.default_rng([self.seed, 1 + turn] if fresh else [self.seed]), _Found(setting)
+        while found.releases < repetitions or (fresh and self._kept(found, turn) is None):
+            self._release(found, rng)
             if self.step is not None:
-                self.step(next(self.done), self.releases)
-        return self._plan(setting, found, refused, repetitions, kind)
+                done = next(self.done)
+                self.step(done, max(done, self.releases))
+        return self._plan(found, fresh and self._kept(found, turn) is True)
 
-    def _plan(
-        self, setting: Setting, found: dict[str, list[float]], refused: int, repetitions: int, kind: str
-    ) -> Plan:
-        truth = setting.counts(None)
-        truths = {name: question.truth(*truth) for name, question in QUESTIONS.items()}
-        relative = {
-            name: np.array(found[name]) / (max(truths[name], 1.0) if name in truths else 1.0) for name in found
-        }
-        mean = {name: float(np.mean(numbers)) if numbers else math.inf for name, numbers in found.items()}
-        expected = {name: math.inf if refused else _predicted(numbers) for name, numbers in relative.items()}
-        within = 1.0
-        if self.goal is not None:
-            within = float((relative[self.goal[0]] <= self.goal[1]).sum()) / repetitions
+    def _release(self, found: _Found, rng: np.random.Generator) -> None:
+        """Draw a release, reconstruct it and ask it everything."""
+        release = found.setting.draw(rng)
+        found.releases += 1
+        try:
+            profile = reconstruct(release.noisy, method=self.method, max_count=found.setting.cap)
+            profile = profile if self.intervals is None else profile.with_intervals(self.intervals)
+        except OverloadError:
+            found.refused += 1
+            return
+        with warnings.catch_warnings():  # what the data of a simulation are like is no news to anybody
+            warnings.simplefilter("ignore", UnnoiseWarning)
+            estimates = {name: question.ask(profile) for name, question in QUESTIONS.items()}
+        halves = {name: (estimate.high - estimate.low) / 2 for name, estimate in estimates.items()}
+        for name, size in {**errors(profile, release.values, release.how_many), **halves}.items():
+            found.numbers[name].append(size)
+        found.kind = estimates[DISTINCT.name].kind
+
+    def _kept(self, found: _Found, turn: int) -> bool | None:
+        """Whether the goal can be promised, by the test of the ``turn``-th candidate; None while undecided."""
+        if self.goal is None:
+            return True
+        evidence = _evidence(found.within(self.goal), found.releases)
+        if evidence >= math.log(2**turn / (1 - SURE)):
+            return True
+        return False if evidence <= -math.log(DOUBTED) or found.releases >= MOST else None
+
+    def _plan(self, found: _Found, reached: bool) -> Plan:
+        mean = {name: float(np.mean(numbers)) if numbers else math.inf for name, numbers in found.numbers.items()}
+        relative = {name: found.relative(name) for name in found.numbers}
+        expected = {name: math.inf if found.refused else _predicted(numbers) for name, numbers in relative.items()}
+        within = 1.0 if self.goal is None else found.within(self.goal) / found.releases
         return Plan(
-            setting, self.method, {name: mean[name] for name in METRICS}, {name: mean[name] for name in QUESTIONS},
-            truths, {name: _doubt(numbers) for name, numbers in relative.items()}, expected, self.goal, within,
-            refused / repetitions, kind, repetitions,
+            found.setting, self.method, {name: mean[name] for name in METRICS},
+            {name: mean[name] for name in QUESTIONS}, found.truths,
+            {name: _doubt(numbers) for name, numbers in relative.items()}, expected, self.goal, within, reached,
+            found.refused / found.releases, found.kind, found.releases,
         )  # fmt: skip
+
+
+@dataclass
+class _Found:
+    """Errors and half-widths of the simulated releases of a setting, by name; a refused release has none."""
+
+    setting: Setting
+    releases: int = 0
+    refused: int = 0
+    kind: str = "robust"
+
+    def __post_init__(self) -> None:
+        truth = self.setting.counts(None)
+        self.truths = {name: question.truth(*truth) for name, question in QUESTIONS.items()}
+        self.numbers: dict[str, list[float]] = {name: [] for name in (*METRICS, *QUESTIONS)}
+
+    def relative(self, name: str) -> Floats:
+        """The numbers as a target has them: half-widths relative to the answer."""
+        return np.array(self.numbers[name]) / max(self.truths.get(name, 1.0), 1.0)
+
+    def within(self, goal: tuple[str, float]) -> int:
+        """Number of releases within a goal."""
+        return int((self.relative(goal[0]) <= goal[1]).sum())
+
+
+def _evidence(within: int, releases: int) -> float:
+    """Log evidence that at least PROMISED of the releases are within the target, when so many of these are.
+
+    Its exponential is 1 on average, or less, where fewer are: a martingale that never exceeds c but once in c times.
+
+    >>> round(PROMISED * math.exp(_evidence(1, 1)) + (1 - PROMISED) * math.exp(_evidence(0, 1)), 12)
+    1.0
+    """
+    missed = releases - within
+    return within * math.log(HOPED / PROMISED) + missed * math.log((1 - HOPED) / (1 - PROMISED))
+
+
+def _fewest(turn: int) -> int:
+    """Releases after which the ``turn``-th candidate can be promised, all of them being within.
+
+    >>> _fewest(0), _fewest(1)
+    (18, 22)
+    """
+    return math.ceil(math.log(2**turn / (1 - SURE)) / math.log(HOPED / PROMISED))
 
 
 def _doubt(numbers: Any) -> float:
@@ -457,7 +524,7 @@ def _doubt(numbers: Any) -> float:
 
 
 def _predicted(numbers: Any) -> float:
-    """What one more number like these will not exceed, SURE of the time.
+    """What one more number like these will not exceed, LIKELY of the time.
 
     >>> round(_predicted(np.array([1.0, 1.0, 1.0, 1.0])), 9), bool(_predicted(np.array([1.0, 2.0, 1.5, 1.2])) > 2)
     (1.0, True)
@@ -466,5 +533,5 @@ def _predicted(numbers: Any) -> float:
     if n < 2 or np.min(numbers) <= 0:
         return float(np.max(numbers, initial=0.0)) if n else math.inf
     logs = np.log(numbers)
-    margin = float(stdtrit(n - 1, SURE)) * float(np.std(logs, ddof=1)) * math.sqrt(1 + 1 / n)
+    margin = float(stdtrit(n - 1, LIKELY)) * float(np.std(logs, ddof=1)) * math.sqrt(1 + 1 / n)
     return float(np.exp(np.mean(logs) + margin))
