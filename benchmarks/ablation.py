@@ -127,8 +127,6 @@ VARIANTS: dict[str, list[Any]] = {
     "no periods": [patch.object(search, "likely_periods", _none)],
     "no multiples": [patch.object(collisions, "likely_strides", _none), patch.object(auto, "likely_strides", _none)],
     "no points": [patch.object(search, "pulled_points", _none), patch.object(auto, "likely_points", _none)],
-    "no points from peaks": [patch.object(points, "_from_peaks", _none)],
-    "no points from one": [patch.object(points, "_from_one", _none)],
     "points at their best places": [patch.object(points, "_neighbourhood", lambda _, mixture, __: [mixture])],
     "without t, order 2": _families(F("t", 2)),
     "without t, order 3": _families(F("t", 3)),

@@ -14,10 +14,9 @@ prior's where the cells say nothing, and walks and points can be compared [1]_.
 **Places.** Where the maximum-likelihood profile is at hand they are those of its masses, as they stand and grouped with
 their neighbours, as many as could still count, the lightest left out one by one; and a single mass is tried at every
 place near the median. Otherwise
-they are the peaks of the best walk, the lightest left out one by one, or begin with one mass where a single count would
-explain the cells best. To both come more where the cells pull most, and to the peaks also by cutting a mass in two,
-whichever is likeliest, as long as twice what the last one gained could still bring the mixture within reach of the best
-model. Masses are moved while that helps, and the best mixture of every size counts.
+they are the peaks of the best walk, the lightest left out one by one. To these come more where the cells pull most, or
+by cutting a mass in two, whichever is likeliest, as long as twice what the last one gained could still bring the
+mixture within reach of the best model. Masses are moved while that helps, and the best mixture of every size counts.
 There places are uncertain too. With 1 + v_i the likelihood of mass i at all its places, relative to that at its best, a
 mixture is worth about Π(1 + v_i) times what its best places are, and is averaged over sets of places drawn by
 likelihood: so that cells which cannot be told to hold 0 or 1 are not taken for either.
@@ -67,9 +66,6 @@ NEAR = 8
 
 EVERY = 512
 """Counts at which every one is asked whether the cells want a mass there; above, 200 of them."""
-
-FIRSTS = 4
-"""Single masses to begin with, of which the best is kept."""
 
 UNSURE = 12.0
 """Nats that a mixture may be worth more than its best places are."""
@@ -194,9 +190,9 @@ def _to_medians(channel: BandedChannel, places: Int64, mass: Floats, among: Plac
 
 
 def pulled_points(channel: FourierChannel, mass: Floats, among: Places, wanted: float) -> list[Model]:
-    """Fit mixtures from the peaks of these masses, and of 1, 2, … points; ``wanted`` is the score that would count."""
-    found = [*_from_peaks(channel, mass, among, wanted), *_from_one(channel, among, wanted)]
-    found = sorted((one for one in found if one.converged), key=lambda one: one.score)
+    """Fit mixtures from the peaks of these masses; ``wanted`` is the score that would count."""
+    found = [one for one in _from_peaks(channel, mass, among, wanted) if one.converged]
+    found.sort(key=lambda one: one.score)
     best = {one.places.size: one for one in found if one.score > wanted - UNSURE}  # the last of every size is the best
     return [each for one in best.values() for each in _neighbourhood(channel, one, among)]
 
@@ -222,34 +218,14 @@ def _from_peaks(channel: FourierChannel, mass: Floats, among: Places, wanted: fl
     if best is None:
         return []
     best = _settled(channel, best, among, wanted)
-    return [*_fewer(best.places, best.mass[: best.places.size], fit), *_grown(channel, best, among, wanted, TRIED)]
+    return [*_fewer(best.places, best.mass[: best.places.size], fit), *_grown(channel, best, among, wanted)]
 
 
-def _from_one(channel: FourierChannel, among: Places, wanted: float) -> list[Model]:
-    """Models of 1, 2, … points.
-
-    The first has all occurrences, at one of the FIRSTS counts that explain the cells best. Not only the best of them:
-    the mass is a guess as yet, and twice a count is nearly as good as that count.
-    """
-    counts = among.counts
-    even = np.unique(np.rint(np.append(np.geomspace(1, max(counts[-1], 1), 32), 0)).astype(np.int64))
-    full = [part.ends[np.argsort(-part.tally[:-1])[:4]] for part in channel.parts]
-    tried = np.unique(np.concatenate([even, channel.atoms, *full]))
-    tried = tried[(tried >= counts[0]) & (tried <= counts[-1])]
-    beyond = np.maximum([part.tally[-1] for part in channel.parts], 1.0).sum() * np.ones(channel.above.size)
-    each = among.total / tried if channel.collide else np.full(tried.size, among.total)
-    single = [(tried[i : i + 1], np.append(mass, beyond)) for i, mass in enumerate(each)]
-    likely = [single[i] for i in np.argsort(channel.values(single))[::-1][:FIRSTS]]
-    firsts = [_fit(channel, places, mass, among) for places, mass in likely]
-    best = max(firsts, key=lambda one: one.value if one.converged else -math.inf)
-    return _grown(channel, _settled(channel, best, among, wanted), among, wanted, 1)
-
-
-def _grown(channel: FourierChannel, best: Model, among: Places, wanted: float, most: int) -> list[Model]:
+def _grown(channel: FourierChannel, best: Model, among: Places, wanted: float) -> list[Model]:
     """Add masses to this mixture one by one while that may still help; return all.
 
-    Each where the cells pull most, a tenth of the lightest to begin with; or of ``most`` such, and as many masses cut
-    in two, the likeliest.
+    The likeliest of TRIED places where the cells pull most, with a tenth of the lightest to begin with, and of as many
+    masses cut in two; far behind, the first of these alone.
     """
     counts, found = among.counts, [best]
     some = np.append(np.geomspace(1, max(counts[-1], 1), 200).astype(np.int64), counts[:EVERY])
@@ -258,7 +234,7 @@ def _grown(channel: FourierChannel, best: Model, among: Places, wanted: float, m
         own: Any = best.channel
         size, strain = best.places.size, own.strain(own.at(best.mass), some)
         strain[np.isin(some, best.places)] = -np.inf
-        tried = most if best.score > wanted - HOPELESS else 1
+        tried = TRIED if best.score > wanted - HOPELESS else 1
         mass = np.insert(best.mass, size, 0.1 * best.mass[:size].min())
         larger = [(np.append(best.places, place), mass) for place in some[np.argsort(-strain)[:tried]]]
         if tried > 1:
