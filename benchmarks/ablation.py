@@ -135,7 +135,7 @@ VARIANTS: dict[str, list[Any]] = {
     "without rising": _families(F("log", 2, rising=True)),
     "without log t": _families(F("log t", 2)),
     "without 1/t!": _families(F("t", 2, factorial=1.0)),
-    "three families": _families(F("t", 3), F("log", 3), F("log", 2, rising=True), F("t", 2, factorial=1.0)),
+    "four families": _families(F("t", 3), F("log", 2), F("log", 2, rising=True)),
     "intervals by evidence alone": [patch.object(posterior, "_with_zero_apart", lambda _, weight: weight)],
 }
 
