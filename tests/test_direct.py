@@ -887,6 +887,7 @@ def test_the_guarantee_names_the_unit(options: dict, words: str) -> None:
         ({"epsilon": 1, "by": ["a", "b"], "groups": ["a", "b"], "all_groups": 1}, "all_groups must be a share of ε"),
         ({"epsilon": 1, "by": ["a", "b"], "groups": ["a", "b"], "all_groups": "0"}, "all_groups must be > 0"),
         ({"epsilon": 1, "by": ["a", "b"], "groups": ["all groups"], "all_groups": 0.5}, "groups must not hold"),
+        ({"epsilon": 1, "by": ["a", "b"], "groups": ["all groups", "a"]}, "groups must not hold 'all groups'"),
     ],
 )
 def test_bad_requests_are_refused_by_what_was_asked_alone(options: dict, message: str) -> None:
