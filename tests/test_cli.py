@@ -336,6 +336,18 @@ def test_compare(shell, tmp_path):
     assert "method must be one of" in shell.fails("compare", path, "-c", "n", "-e", "1", "--method", "magic")
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--repetitions", "0"), "--repetitions must be an integer ≥ 1, got 0"),
+        (("--repetitions", "-1"), "--repetitions must be an integer ≥ 1, got -1"),
+        (("--plot", "p.xyz"), "p.xyz: the name of a picture must end in one of"),
+    ],
+)
+def test_compare_refuses_what_it_cannot_run_or_draw_before_it_reads(shell, options, message):
+    assert message in shell.fails("compare", "nowhere.csv", "-c", "n", "-e", "1", *options)
+
+
 def test_an_estimator_that_fails_has_no_errors(shell, tmp_path):
     path = tmp_path / "n.csv"
     path.write_text("n\n1\n10000000\n")

@@ -17,6 +17,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
+from ..checks import check_integer
 from ..errors import InputError
 from ..noise import exact_positive
 from . import _options as opt
@@ -258,6 +259,14 @@ class Comparing(Data):
     output: opt.Output = None
     force: opt.Force = False
     as_json: opt.AsJson = False
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be run or drawn, before anything is read."""
+        check_integer("repetitions", self.repetitions, 1)
+        if self.plot is not None:
+            from ..answers.plots import check_picture
+
+            check_picture(self.plot)
 
 
 @dataclass(frozen=True, kw_only=True)
