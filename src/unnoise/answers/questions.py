@@ -39,8 +39,11 @@ REACHES = (2, 3, 5, 10, 100, 1000)
 WIDE = 0.5
 """An answer is unreliable where half of its interval is more than this share of it."""
 
+NONE = 0.5
+"""An answer up to here is written as 0."""
+
 FEW = 5
-"""That there is next to nothing is known well enough up to here."""
+"""That there is next to nothing is known well enough where half of the interval is no more than this."""
 
 HOPELESS = 100
 """An interval so many times the answer says nothing."""
@@ -315,7 +318,7 @@ def mark(estimate: Estimate) -> str:
     half = (estimate.high - estimate.low) / 2
     if estimate.marked or half > HOPELESS * max(abs(estimate.value), 1.0):
         return TOO_NOISY
-    if half > WIDE * abs(estimate.value) and (abs(estimate.value) >= 1 or half > FEW):
+    if half > WIDE * abs(estimate.value) and (abs(estimate.value) > NONE or half > FEW):
         return "unreliable"
     return "mostly model" if estimate.kind == "model" and estimate.data_share < WIDE else ""
 
