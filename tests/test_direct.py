@@ -25,6 +25,8 @@ from oracles_direct import boxes_by_hand, items_by_block, likeliest_descents, pr
 from statistics_tools import chi_square
 from unnoise import holding, testing
 from unnoise.answers.direct import DirectProfile, direct_profile
+from unnoise.answers.questions import Asked, Sheet
+from unnoise.answers.render import first_sentence
 from unnoise.answers.report import parameters
 from unnoise.checks import LEVELS
 from unnoise.curve import TOP, NoisyCurve, blocks, exact_numbers, limited_blocks, rank_blocks
@@ -1036,6 +1038,26 @@ def test_the_page_of_one_group_says_what_all_groups_take():
     assert {one.curve.whole for one in found.values()} == {Fraction(1, 4)}
     assert all("all groups together</dt><dd>0.25<" in parameters(one) for one in found.values())
     assert "all groups together" not in parameters(un.direct(rows["item"], epsilon=1))
+
+
+@pytest.mark.parametrize("rows", [["a"] * 100 + ["b"] * 3, ["a"] * 1000, list("abcabcd") * 9, []])
+@pytest.mark.parametrize("person", [None, True])
+def test_a_quantile_is_a_count_that_an_item_may_have(rows: list, person: bool | None) -> None:
+    with testing.seeded(6):
+        p = testing.direct(rows, epsilon=1, person=person)
+    for q in (0.01, 0.5, 0.9, 1):
+        for level in (0.5, 0.95, 0.999):
+            found = p.quantile(q).at(level)
+            assert 1 <= found.low <= found.value <= found.high
+
+
+def test_the_median_of_what_may_be_nothing_says_so() -> None:
+    doubtful, sure = "There may be no items at all; if there are any, half of them have", "Half of the items have"
+    for rows, expected in (([], doubtful), (["a", "b"] * 500, sure), (list(range(400)), sure)):
+        with testing.seeded(3):
+            p = testing.direct(rows, epsilon=0.5)
+        said = first_sentence(Sheet.of(p, Asked(headline="median"))).text
+        assert said.startswith(f"{expected} a count of at most about ")
 
 
 def test_nobody_counts_beyond_the_limit() -> None:

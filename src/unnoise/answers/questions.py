@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .profile import Profile
 
 __all__ = [
-    "DISTINCT", "ENTROPY", "ITEM", "MEDIAN", "TOTAL", "Asked", "Noun", "Question", "Sheet", "at_least",
+    "DISTINCT", "ENTROPY", "IF_ANY", "ITEM", "MEDIAN", "TOTAL", "Asked", "Noun", "Question", "Sheet", "at_least",
     "count_ranges", "exactly", "mark", "noun", "question", "sheets", "tidied", "told", "true_curve",
 ]  # fmt: skip
 
@@ -172,6 +172,9 @@ ENTROPY = Question(
     lambda p: p.entropy, _true_entropy, whole=False,
 )  # fmt: skip
 
+IF_ANY = "There may be no {many} at all; if there are any, half of them have a count of at most {about}."
+"""The sentence of the median where nobody can tell whether there are items."""
+
 SINGLE = {q.key: q for q in (DISTINCT, TOTAL, MEDIAN, ENTROPY)}
 
 LEFT_OUT = {"unbounded": (TOTAL, ENTROPY)}
@@ -288,6 +291,12 @@ class Sheet:
         parts = {q.key: (*q.counts, answer) for q, answer in asked if q.counts}
         alone = {q.key: sensible(answer, whole=q.whole) for q, answer in asked if not q.counts}
         return {**dict(zip(parts, sensible_parts([*parts.values()]))), **alone}
+
+    @property
+    def sentence(self) -> str:
+        """The sentence of the headline. A median is one of items that occur, unless 0 is a count among others."""
+        doubtful = self.asked.head == MEDIAN and self.written[DISTINCT.key][1] == "0" and self.profile.support[0] > 0
+        return IF_ANY if doubtful else self.asked.head.sentence
 
     @cached_property
     def ranges(self) -> list[tuple[int, int, Estimate, Estimate]]:

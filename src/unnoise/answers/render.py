@@ -81,7 +81,7 @@ def first_sentence(sheet: Sheet) -> Said:
     alone = (high if few else value) == "1" and question not in (MEDIAN, TOTAL)
     noun = sheet.asked.noun.alone if alone else sheet.asked.noun
     about = "\0" if none else "at most \0" if few else "about \0"
-    before, _, after = question.sentence.format(about=about, **vars(noun)).partition("\0")
+    before, _, after = sheet.sentence.format(about=about, **vars(noun)).partition("\0")
     value = ("no" if before else "No") if none else high if few else value
     before = before[:1].upper() + before[1:]
     between = "" if few else f"({low}–{high})"
