@@ -48,7 +48,7 @@ from ..curve import TOP, NoisyCurve
 from ..errors import InputError
 from ..estimators.falling import DOUBT, falling, largest_count, last_corner, spread, upper_quantile
 from ..estimators.linear import Function
-from ..estimators.methods import Notice
+from ..estimators.methods import Notice, capped
 from .bands import Limits
 from .estimate import NO_END, Estimate
 from .profile import Answers, Profile, identity
@@ -422,8 +422,9 @@ def direct_profile(curve: NoisyCurve) -> DirectProfile:
         "intervals": "finite-sample, from the noise alone", "released": curve.released, "numbers": curve.cells,
     }
     unbounded = curve.released == "exactly" and curve.max_contributions is None
-    mass = items / items.sum()
-    return DirectProfile(support, mass, "falling", curve, notes, None, number, notices=UNBOUNDED if unbounded else ())
+    cap, mass = curve.max_count, items / items.sum()
+    notices = (UNBOUNDED if unbounded else ()) + (() if cap is None else (capped(cap),))
+    return DirectProfile(support, mass, "falling", curve, notes, None, number, cap=cap, notices=notices)
 
 
 def _values(g: Function, t: Int64) -> Floats:

@@ -151,10 +151,7 @@ class Estimate(float):
 
     __replace__ = replace
 
-    @property
-    def value(self) -> float:
-        """The answer itself, a plain float."""
-        return float(self)
+    value: float = property(float, doc="The answer itself, a plain float.")  # type: ignore[assignment]
 
     def at(self, level: float) -> Estimate:
         """Return the same answer with its interval at another level."""
