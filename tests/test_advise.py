@@ -10,7 +10,7 @@ import pytest
 
 import unnoise as un
 from statistics_tools import differ
-from unnoise.answers.advise import _errors, _expected, _setting, simulated_curve
+from unnoise.answers.advise import ERRORS, _errors, _errs, _setting, simulated_curve
 from unnoise.answers.simulate import Setting
 from unnoise.errors import InputError
 from unnoise.estimators.falling import falling
@@ -75,7 +75,7 @@ def test_merged_known_sketches_err_as_foretold() -> None:
 
     def simulated(epsilon: float) -> list[dict[str, float]]:
         setting = _setting(name, epsilon, 1500, "poisson:3", None, 2000, 3)
-        return [_expected(name, setting, 1, rng) for _ in range(40)]
+        return [dict(zip(ERRORS, _errs(name, setting, rng))) for _ in range(40)]
 
     counts, number = Setting("hashed", 1.0, 1, 1500, shape="poisson:3").counts(None)
     times, real = np.repeat(counts, number), []
@@ -135,6 +135,33 @@ def test_where_nothing_tells_a_holder_still_needs_no_sketch() -> None:
     assert "hardly told" in found.why
     errors = {c.name: c.errors["l1"] for c in found.candidates}
     assert ("wrong tool" in found.why) == (errors["sketch"] > errors["direct"])
+
+
+def test_luck_sends_no_holder_of_the_rows_to_a_sketch() -> None:
+    """At ε = 0.1 a sketch of a hundred items errs 1.6 times as much, and three releases spoke for it."""
+    for seed in range(9):
+        found = un.advise(epsilon=0.1, items=100, seed=seed)
+        assert found.model == "direct", str(found)
+        direct, sketch = found.candidates
+        assert ("wrong tool" in found.why) == (direct.errors["l1"] < sketch.errors["l1"])
+        if "wrong tool" not in found.why:
+            assert "may be the luck of so few releases" in found.why
+        assert all(0 < c.doubt[error] < 5 for c in found.candidates for error in ERRORS)
+        assert f"{direct.errors['l1']:.2g} ± {direct.doubt['l1']:.1g}" in str(found)
+
+
+def test_more_than_luck_may_speak_for_a_sketch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Candidates whose errors are known: less by 0.2 to 0.4 in every release is beyond luck, in two of three is not."""
+    errors = {"direct": [0.9, 0.8, 1.0], "sketch": [0.7, 0.5, 0.6]}
+
+    def told(name: str, _: object, rng: np.random.Generator) -> list[float]:
+        return [next(left[name]), 1.0, 0.1]
+
+    monkeypatch.setattr("unnoise.answers.advise._errs", told)
+    for second, model in ((0.5, "sketch"), (0.95, "direct")):
+        errors["sketch"][1] = second
+        left = {name: iter(each) for name, each in errors.items()}
+        assert un.advise(epsilon=1, items=50).model == model
 
 
 def test_bad_requests() -> None:

@@ -336,6 +336,34 @@ def test_compare(shell, tmp_path):
     assert "method must be one of" in shell.fails("compare", path, "-c", "n", "-e", "1", "--method", "magic")
 
 
+def test_a_headline_beyond_the_bound_is_refused_before_any_epsilon_is_spent(shell, tmp_path):
+    path = tmp_path / "v.csv"
+    path.write_text("url\n" + "a\nb\nc\nc\n" * 40)
+    asked = ("profile", path, "-c", "url", "-e", "60")
+    for options in (("--max-count", "3"), ("--person", "url", "--max-contributions", "3")):
+        for more in ((), ("--sketch",)) if options[0] == "--person" else ((),):
+            said = shell.fails(*asked, *options, *more, "--headline", "at-least-4")
+            assert "--headline must ask of counts up to 3, which larger ones are taken as, got 'at-least-4'" in said
+    assert not (tmp_path / "unnoise.ledger").exists()
+    assert "--headline" not in shell(*asked, "--sketch", "--max-count", "300", "--headline", "at-least-4")
+    found = shell(*asked, "--max-count", "3", "--at-least", "2,5")
+    assert "counts above 3 were taken as 3" in found
+    assert "at least 5 times" not in found
+    assert "3+" in found
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--repetitions", "0"), "--repetitions must be an integer ≥ 1, got 0"),
+        (("--repetitions", "-1"), "--repetitions must be an integer ≥ 1, got -1"),
+        (("--plot", "p.xyz"), "p.xyz: the name of a picture must end in one of"),
+    ],
+)
+def test_compare_refuses_what_it_cannot_run_or_draw_before_it_reads(shell, options, message):
+    assert message in shell.fails("compare", "nowhere.csv", "-c", "n", "-e", "1", *options)
+
+
 def test_an_estimator_that_fails_has_no_errors(shell, tmp_path):
     path = tmp_path / "n.csv"
     path.write_text("n\n1\n10000000\n")

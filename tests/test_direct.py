@@ -25,7 +25,9 @@ from oracles_direct import boxes_by_hand, items_by_block, likeliest_descents, pr
 from statistics_tools import chi_square
 from unnoise import holding, testing
 from unnoise.answers.direct import DirectProfile, direct_profile
-from unnoise.answers.report import parameters
+from unnoise.answers.questions import Asked, Sheet, span
+from unnoise.answers.render import first_sentence
+from unnoise.answers.report import parameters, report_page
 from unnoise.checks import LEVELS
 from unnoise.curve import TOP, NoisyCurve, blocks, exact_numbers, limited_blocks, rank_blocks
 from unnoise.errors import FormatError, InputError, PrivacyError
@@ -887,6 +889,7 @@ def test_the_guarantee_names_the_unit(options: dict, words: str) -> None:
         ({"epsilon": 1, "by": ["a", "b"], "groups": ["a", "b"], "all_groups": 1}, "all_groups must be a share of ε"),
         ({"epsilon": 1, "by": ["a", "b"], "groups": ["a", "b"], "all_groups": "0"}, "all_groups must be > 0"),
         ({"epsilon": 1, "by": ["a", "b"], "groups": ["all groups"], "all_groups": 0.5}, "groups must not hold"),
+        ({"epsilon": 1, "by": ["a", "b"], "groups": ["all groups", "a"]}, "groups must not hold 'all groups'"),
     ],
 )
 def test_bad_requests_are_refused_by_what_was_asked_alone(options: dict, message: str) -> None:
@@ -922,11 +925,53 @@ def test_a_bound_known_beforehand_shortens_the_grid() -> None:
         p = testing.direct(items, epsilon=1, max_count=4)
     assert p.curve.last.tolist() == [1, 2, 3, 4]
     assert p.at_least(4).value == pytest.approx(160, abs=12)  # those with 5 are taken as 4
-    assert p.at_least(5).high == 0
+    assert p.at_least(5).high == 0, "of what counts are taken as"
     assert 160 in p.at_least(4)
     for bound in (0, 2**62, 2**64):
         with pytest.raises(InputError, match="max_count must be ≥ 1 and below 2"):
             un.direct(items, epsilon=1, max_count=bound)
+
+
+TAKEN = "counts above 3 were taken as 3, which means 3 or more: nothing here tells of larger counts"
+
+
+@pytest.mark.parametrize("persons", [False, True])
+def test_counts_taken_as_a_bound_are_said_to_be_so(persons: bool) -> None:
+    items = np.repeat(np.arange(400), 1 + np.arange(400) % 50)
+    options = {"person": True, "max_contributions": 3} if persons else {"max_count": 3}
+    with testing.seeded(1):
+        p, whole = testing.direct(items, epsilon=1, **options), testing.direct(items, epsilon=1)
+    assert "Counts above 3 were taken as 3." in p.guarantee
+    assert [(n.code, n.text) for n in p.notices] == [("capped", TAKEN)]
+    assert (p.cap, whole.cap, whole.notices) == (3, None, ())
+    assert "were taken as" not in whole.guarantee
+    assert [row.label for row in p.table()] == ["1", "2", "3+"]
+    assert p.table([7]).rows == ()
+    assert "3+ " in str(p).partition("count t")[2]
+    sheet = Sheet.of(p, Asked(at_least=(2, 3, 4, 5, 10)))
+    assert set(sheet.answers) == {"distinct", "total", "exactly_1", "at_least_2", "at_least_3", "median", "entropy"}
+    for headline, words in (
+        ("exactly-3", "items occurred 3 times or more."),
+        ("at-least-3", "items occurred at least 3 times."),
+        ("total", "occurrences in all, counts above 3 taken as 3."),
+        ("median", "3 (3–3), counts above 3 taken as 3."),
+    ):
+        assert first_sentence(Sheet.of(p, Asked(headline=headline))).text.endswith(words)
+    for headline in ("at-least-4", "exactly-4"):
+        with pytest.raises(InputError, match="headline must ask of counts up to 3"):
+            Sheet.of(p, Asked(headline=headline))
+    page = report_page({"": Sheet.of(p)}, title="")
+    assert TAKEN in page
+    assert "occurrences, counts above 3 taken as 3, learned" in page
+    assert '<th scope="row" class="number">3+</th>' in page
+
+
+def test_of_persons_who_count_once_all_are_told_as_once_or_more() -> None:
+    with testing.seeded(1):
+        p = testing.direct([*range(300), 1, 1], epsilon=1, person=True, max_contributions=1)
+    sheet = Sheet.of(p)
+    assert first_sentence(sheet).text.endswith("items occurred once or more.")
+    assert [span(*each[:2], p.cap) for each in sheet.ranges] == ["1+"]
 
 
 # ---------------------------------------------------------------- the default of un.profile
@@ -1035,6 +1080,26 @@ def test_the_page_of_one_group_says_what_all_groups_take():
     assert {one.curve.whole for one in found.values()} == {Fraction(1, 4)}
     assert all("all groups together</dt><dd>0.25<" in parameters(one) for one in found.values())
     assert "all groups together" not in parameters(un.direct(rows["item"], epsilon=1))
+
+
+@pytest.mark.parametrize("rows", [["a"] * 100 + ["b"] * 3, ["a"] * 1000, list("abcabcd") * 9, []])
+@pytest.mark.parametrize("person", [None, True])
+def test_a_quantile_is_a_count_that_an_item_may_have(rows: list, person: bool | None) -> None:
+    with testing.seeded(6):
+        p = testing.direct(rows, epsilon=1, person=person)
+    for q in (0.01, 0.5, 0.9, 1):
+        for level in (0.5, 0.95, 0.999):
+            found = p.quantile(q).at(level)
+            assert 1 <= found.low <= found.value <= found.high
+
+
+def test_the_median_of_what_may_be_nothing_says_so() -> None:
+    doubtful, sure = "There may be no items at all; if there are any, half of them have", "Half of the items have"
+    for rows, expected in (([], doubtful), (["a", "b"] * 500, sure), (list(range(400)), sure)):
+        with testing.seeded(3):
+            p = testing.direct(rows, epsilon=0.5)
+        said = first_sentence(Sheet.of(p, Asked(headline="median"))).text
+        assert said.startswith(f"{expected} a count of at most about ")
 
 
 def test_nobody_counts_beyond_the_limit() -> None:

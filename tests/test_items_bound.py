@@ -46,6 +46,28 @@ def test_sites_that_count_everybody_once_bound_the_counts_by_their_number(tmp_pa
     assert reconstruct(noisy, max_count=9).max_count == 3
 
 
+def test_counts_that_one_call_cut_are_told_as_so_many_or_more():
+    """A limit on the person who is the item cuts counts; a bound that is declared (and several sites' sum) does not."""
+    sketch, other = site(), site()
+    for each in (sketch, other):
+        each.update(USERS, person=USERS)
+    one = sketch.release()
+    p = reconstruct(one)
+    assert p.cap == p.max_count == 1
+    assert [n.text for n in p.notices if n.code == "capped"] == [
+        "counts above 1 were taken as 1, which means 1 or more: nothing here tells of larger counts"
+    ]
+    assert [row.label for row in p.table()] == ["1+"]
+    summed = reconstruct(one + other.release())
+    assert (summed.cap, summed.max_count) == (None, 2)
+    assert [row.label for row in summed.table()] == ["1", "2"]
+    plain = un.Sketch.hashed(1 << 11, epsilon=3)
+    plain.update(USERS)
+    declared = reconstruct(plain.release(), max_count=3)
+    assert (declared.cap, declared.max_count, declared.at_least(4).high) == (None, 3, 0)
+    assert not [n for n in declared.notices if n.code == "capped"]
+
+
 @pytest.mark.parametrize(("items", "person", "same"), [
     (USERS, USERS, True),
     ([1, 1, 2], [1, 1, 2], False),

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
+from dataclasses import FrozenInstanceError
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -54,6 +60,26 @@ def test_an_estimate_is_a_float_in_arithmetic():
     assert np.sqrt(Estimate(9.0, 1, 6, 10)) == 3
     assert np.float64(2) * e == 16
     assert np.array([1.0, 2.0]) @ np.array([e, e], dtype=float) == 24
+
+
+def test_an_estimate_is_a_number_in_every_table():
+    e = Estimate(8.0, 1.0, 6.0, 10.0)
+    assert isinstance(e.value, float)
+    assert type(e.value) is type(+e) is float
+    for made in (pl.DataFrame({"what": ["total"], "v": [e]})["v"], pl.Series([e]), pl.Series([None, 1.0, e])):
+        assert (made.dtype, made.to_list()[-1]) == (pl.Float64, 8.0)
+    assert pd.Series([e]).tolist() == pa.array([e]).to_pylist() == json.loads(json.dumps([e])) == [8.0]
+
+
+def test_an_estimate_is_changed_only_by_copying():
+    e = Estimate(8.0, 1.0, 6.0, 10.0, kind="model")
+    for change in (lambda: setattr(e, "low", 5.0), lambda: setattr(e, "value", 5.0), lambda: delattr(e, "low")):
+        with pytest.raises(FrozenInstanceError):
+            change()
+    wider = e.replace(value=7.0, low=5.0)
+    assert (wider.value, wider.low, wider.high, wider.kind) == (7, 5, 10, "model")
+    for again in (copy.copy(e), copy.deepcopy(e), pickle.loads(pickle.dumps(e))):
+        assert (again.to_dict(), repr(again)) == (e.to_dict(), repr(e))
 
 
 def test_an_estimate_compares_and_formats_as_its_value():

@@ -114,6 +114,9 @@ def test_marks_say_what_a_reader_must_know() -> None:
     good = Estimate(100.0, 5.0, 90.0, 110.0)
     assert mark(good) == ""
     assert mark(Estimate(3.0, 2.0, 0.0, 7.0)) == "unreliable"
+    for value in (0.6, 0.955, 1.045):  # all written as 1
+        assert mark(Estimate(value, 1.0, 0.0, 4.33)) == "unreliable"
+    assert mark(Estimate(0.5, 1.0, 0.0, 4.33)) == mark(Estimate(0.0, 1.0, 0.0, 4.33)) == "", "written as 0"
     assert mark(Estimate(100.0, 5.0, 90.0, 110.0, marked=True)) == TOO_NOISY
     assert mark(Estimate(100.0, 5.0, 90.0, 110.0, kind="model", data_share=0.2)) == "mostly model"
     assert mark(Estimate(100.0, 5.0, 90.0, 110.0, kind="model", data_share=0.9)) == ""

@@ -139,6 +139,7 @@ def test_sampled_groups_have_the_same_cells(spark: Any) -> None:
         ({"columns": []}, "columns must name at least one column"),
         ({"by": "i"}, "by and groups must be given together"),
         ({"by": "i", "groups": [1, 1]}, "groups must be distinct"),
+        ({"by": "s", "groups": ["all groups"]}, "groups must not hold 'all groups'"),
         ({"by": "i", "groups": []}, "groups must be distinct and not empty"),
         ({"by": "i", "groups": "12"}, "groups must be a list of values, got the text '12'"),
         ({"by": "i", "groups": [[1]]}, "groups must be of the type of the column by"),

@@ -108,7 +108,8 @@ def direct(
     unknown : "drop" leaves rows of other groups out; "error" refuses them, which tells that there is one
     all_groups : adds "all groups", the profile of the declared groups together. Its rows are released a second time, so
         it takes this share of ε, 1/2 for example, and the groups the rest
-    max_count : bound on counts, known beforehand: fewer numbers carry noise; counts above it are taken as the bound
+    max_count : bound on counts, known beforehand: fewer numbers carry noise; counts above it are taken as the bound,
+        so answers beyond it are of no larger counts (``Profile.cap``)
     ledger : where the release is recorded, before it leaves
 
     Returns

@@ -260,6 +260,12 @@ class NoisyCurve:
         return int(self.numbers.size + self.ranks.size)
 
     @property
+    def max_count(self) -> int | None:
+        """The count that larger ones were taken as, where the blocks end before their time; else None."""
+        end = int(self.last[-1])
+        return end if end < END[self.released] else None
+
+    @property
     def layout(self) -> Layout:
         """The public parameters in the form that sketches have them."""
         return Layout(kind="direct", cells=self.cells, max_contributions=self.max_contributions)
@@ -280,7 +286,7 @@ class NoisyCurve:
 
         >>> first, last = limited_blocks("at_least", 2)
         >>> print(NoisyCurve(first, last, np.zeros(2, dtype=np.int64), DiscreteLaplace(1)).guarantee)
-        ε = 1 for one occurrence: adding or removing one occurrence of one item changes the probability of anything released by a factor of at most e^1 ≈ 2.72. Replacing one by another: twice that ε. A person with k occurrences: k times that ε. The rows were counted exactly by whoever holds them; noise was added once, to the profile itself, and only this release is protected.
+        ε = 1 for one occurrence: adding or removing one occurrence of one item changes the probability of anything released by a factor of at most e^1 ≈ 2.72. Replacing one by another: twice that ε. A person with k occurrences: k times that ε. Counts above 2 were taken as 2. The rows were counted exactly by whoever holds them; noise was added once, to the profile itself, and only this release is protected.
         """  # noqa: E501
         unit, change = _unit(self)
         parts = [in_words(self.epsilon, unit, change)]
@@ -294,6 +300,8 @@ class NoisyCurve:
         if self.persons == "promised":
             most = self.max_contributions
             parts.append(f"No person column was given, so the limit of {most} is the caller's promise.")
+        if self.max_count is not None:
+            parts.append(f"Counts above {self.max_count:,} were taken as {self.max_count:,}.")
         parts.append(
             "The rows were counted exactly by whoever holds them; noise was added once, to the profile itself, and "
             "only this release is protected."

@@ -102,8 +102,6 @@ def share_of_all(all_groups: Exact | None, groups: Sequence[Any] | None) -> Frac
     share = exact_positive("all_groups", all_groups)
     if share >= 1:
         raise InputError(f"all_groups must be a share of ε below 1, which leaves the rest to the groups, got {share}")
-    if ALL_GROUPS in groups:
-        raise InputError(f"groups must not hold {ALL_GROUPS!r} where all_groups adds a row of that name")
     return share
 
 

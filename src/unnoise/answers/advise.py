@@ -10,17 +10,20 @@ Four ways lead to a private profile. Which of them a situation allows follows fr
 
 For every candidate the errors are those of simulated releases of the guessed shape (:mod:`unnoise.answers.simulate`),
 with the estimator that would answer: ℓ1 = Σ|N̂_t − N_t|/D and W1 = Σ|Ŝ(t) − S(t)|/D over the D items that occur, and the
-relative error of D.
+relative error of D. Candidates are drawn with the same randomness, release by release, so the mean of their differences
+in ℓ1 tells two of them apart: beyond luck where it exceeds its standard error times Student's quantile for that many
+releases. Whoever can hold the rows is sent elsewhere only by more than luck.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
 from ..arrays import Floats, Int64
 from ..checks import check_integer
@@ -38,6 +41,12 @@ USELESS = 0.5
 """Relative error of the number of items from which an answer is no answer."""
 
 
+SURE = 0.975
+"""How often a candidate that is no better shall not be found to be so."""
+
+ERRORS = ("l1", "w1", "distinct")
+"""What is measured of a release."""
+
 HASHED = ("sketch", "two servers")
 """Candidates that differ in their noises alone."""
 
@@ -48,6 +57,7 @@ class Candidate:
 
     possible : whether the situation allows it; because : why, or why not
     errors : mean errors l1, w1 and distinct (relative); nan where a release would have been refused
+    doubt : standard errors of these means; nan of a single release
     cells : cells of the sketch that the errors are of, None where there is none
     """
 
@@ -57,6 +67,12 @@ class Candidate:
     because: str
     errors: Mapping[str, float]
     cells: int | None = None
+    doubt: Mapping[str, float] = field(default_factory=dict)
+
+    def said(self, error: str) -> str:
+        """Write a mean error, with its standard error where there is one."""
+        doubt = self.doubt.get(error, math.nan)
+        return f"{self.errors[error]:.2g}" + ("" if math.isnan(doubt) else f" ± {doubt:.1g}")
 
 
 @dataclass(frozen=True)
@@ -76,11 +92,12 @@ class Advice:
         rows: list[tuple[str, ...]] = [("", "ℓ1", "W1", "distinct", "cells", "trusts", "")]
         for c in self.candidates:
             mark = "→" if c.name == self.model else " " if c.possible else "✗"
-            figures = [f"{c.errors[key]:.2g}" for key in ("l1", "w1")] + [f"± {percent(c.errors['distinct'])}"]
+            figures = [c.said("l1"), c.said("w1"), f"{percent(c.errors['distinct'])} off"]
             rows.append((f"{mark} {c.name}", *figures, f"{c.cells:,}" if c.cells else "", c.trusts, c.because))
         widths = [max(len(row[i]) for row in rows) for i in range(6)]
         lines = ["  ".join([*(cell.ljust(w) for cell, w in zip(row, widths)), row[6]]).rstrip() for row in rows]
-        of = "one simulated release" if self.repetitions == 1 else f"means of {self.repetitions} simulated releases"
+        many = f"means of {self.repetitions} simulated releases, ± their standard errors"
+        of = "one simulated release" if self.repetitions == 1 else many
         lines += ["", f"Errors are {of}: more make them steadier."]
         return "\n".join([f"Use {self.model}. {self.why}", "", *lines])
 
@@ -120,19 +137,22 @@ def advise(
     law = exact_positive("epsilon", epsilon)
     whole = None if domain is None else max(check_integer("domain", domain, 1, 10**8), items)
     ways = _ways(trusted, sites, updates, published, whole, two_servers)
-    found = []
+    found, runs = [], {}
     for index, (name, trusts, possible, because, noises) in enumerate(ways):
         setting = _setting(name, float(law), items, shape, cells, whole, noises)
-        errors = _expected(name, setting, repetitions, np.random.default_rng(seed))  # of equals the figures are equal
+        # of equals the figures are equal
+        runs[name] = np.array([_errs(name, setting, np.random.default_rng((seed, i))) for i in range(repetitions)])
         size = None if name == "direct" else setting.cells
-        found.append(Candidate(name, trusts, possible, because, errors, size))
+        means, doubt = (dict(zip(ERRORS, each.tolist())) for each in (runs[name].mean(axis=0), _stderr(runs[name])))
+        found.append(Candidate(name, trusts, possible, because, means, size, doubt))
         if step is not None:
             step(index + 1, len(ways))
     fit = [c for c, way in zip(found, ways) if _eligible(way, ways)]
     best = min(fit, key=lambda c: (math.isnan(c.errors["l1"]), c.errors["l1"]))
-    if found[0].possible and not best.errors["distinct"] <= USELESS:
+    tells = best.errors["distinct"] <= USELESS and _surely_less(runs[best.name], runs[found[0].name])
+    if found[0].possible and not tells:
         best = found[0]  # where nothing tells, errors do not choose: whoever can hold the rows needs no sketch
-    return Advice(best.name, _why(best, found, tidy(law)), tuple(found), repetitions)
+    return Advice(best.name, _why(best, found, runs, tidy(law)), tuple(found), repetitions)
 
 
 Way = tuple[str, str, bool, str, int]
@@ -176,25 +196,39 @@ def _setting(
     return hashed if cells else replace(hashed, cells=hashed.likely_cells)
 
 
-def _expected(name: str, setting: Setting, repetitions: int, rng: np.random.Generator) -> dict[str, float]:
-    """Return the mean errors of simulated releases."""
-    rows = []
-    for _ in range(repetitions):
-        try:
-            if name == "direct":
-                counts, number = setting.counts(rng)
-                found = falling(simulated_curve(counts, number, setting.epsilon, rng))
-            else:
-                release = setting.draw(rng)
-                some = release.values > 0
-                counts, number = release.values[some], release.how_many[some]
-                profile = reconstruct(release.noisy)
-                occur = profile.support > 0
-                found = profile.support[occur], (profile.mass * profile.items)[occur]
-        except OverloadError:
-            return dict.fromkeys(("l1", "w1", "distinct"), math.nan)
-        rows.append(_errors(found, counts, number))
-    return dict(zip(("l1", "w1", "distinct"), np.mean(rows, axis=0).tolist()))
+def _errs(name: str, setting: Setting, rng: np.random.Generator) -> list[float]:
+    """Return the errors of one simulated release, nan where it would have been refused."""
+    try:
+        if name == "direct":
+            counts, number = setting.counts(rng)
+            found = falling(simulated_curve(counts, number, setting.epsilon, rng))
+        else:
+            release = setting.draw(rng)
+            some = release.values > 0
+            counts, number = release.values[some], release.how_many[some]
+            profile = reconstruct(release.noisy)
+            occur = profile.support > 0
+            found = profile.support[occur], (profile.mass * profile.items)[occur]
+    except OverloadError:
+        return [math.nan] * len(ERRORS)
+    return _errors(found, counts, number)
+
+
+def _stderr(rows: Floats) -> Floats:
+    """Return the standard error of the mean of each column; nan of a single row."""
+    few = len(rows) < 2
+    return np.full(rows.shape[1], math.nan) if few else rows.std(axis=0, ddof=1) / math.sqrt(len(rows))
+
+
+def _surely_less(one: Floats, other: Floats) -> bool:
+    """Whether the ℓ1 of one is less than that of the other beyond the luck of their common releases.
+
+    >>> luck = np.array([[0.7], [0.8], [0.7]])
+    >>> _surely_less(luck, np.array([[0.9], [0.8], [0.8]])), _surely_less(luck, np.array([[1.2], [1.4], [1.2]]))
+    (False, True)
+    """
+    more = other[:, :1] - one[:, :1]
+    return bool(more.mean() > stdtrit(max(len(more) - 1, 1), SURE) * _stderr(more)[0])
 
 
 def _with_zeros(setting: Setting, domain: int) -> Setting:
@@ -226,19 +260,22 @@ def _errors(found: tuple[Int64, Floats], counts: Int64, number: Int64) -> list[f
     return [float(np.abs(off).sum()) / whole, earth / whole, float(reached[0]) / whole]
 
 
-def _why(best: Candidate, found: list[Candidate], epsilon: str) -> str:
+def _why(best: Candidate, found: list[Candidate], runs: Mapping[str, Floats], epsilon: str) -> str:
     """One or two sentences."""
     because = f"{best.because[:1].upper()}{best.because[1:]}"
-    words = [f"{because}: expected ℓ1 error {best.errors['l1']:.2g} at ε = {epsilon}."]
+    words = [f"{because}: expected ℓ1 error {best.said('l1')} at ε = {epsilon}."]
     others = [c for c in found if c is not best and not math.isnan(c.errors["l1"])]
-    if best.name == "direct":
-        nearest = min((c.errors["l1"] for c in others), default=math.nan)
-        times = nearest / max(best.errors["l1"], 1e-12)
+    if best.name == "direct" and others:
+        nearest = min(others, key=lambda c: c.errors["l1"])
+        times = nearest.errors["l1"] / max(best.errors["l1"], 1e-12)
+        luck = "" if _surely_less(runs[best.name], runs[nearest.name]) else ", which may be the luck of so few releases"
         if times > 1:
-            more = f"{times:.2g} times as much"
+            more = f"{times:.2g} times as much{luck}"
             words.append(f"A sketch is the wrong tool here: it would err {more}, for what nobody needs.")
+        elif not _surely_less(runs[nearest.name], runs[best.name]):
+            words.append(f"That a sketch errs {nearest.said('l1')} may be the luck of so few releases.")
     for c in others:
-        if not c.possible and c.errors["l1"] < best.errors["l1"] / 1.5:
+        if not c.possible and c.errors["l1"] < best.errors["l1"] / 1.5 and _surely_less(runs[c.name], runs[best.name]):
             times = best.errors["l1"] / max(c.errors["l1"], 1e-12)
             words.append(f"{c.name} would err {times:.2g} times less, but {c.because}.")
     if math.isnan(best.errors["l1"]):

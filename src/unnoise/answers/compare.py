@@ -16,7 +16,7 @@ import numpy as np
 
 from ..arrays import Int64
 from ..baselines import BASELINES
-from ..checks import check_choice
+from ..checks import check_choice, check_integer
 from ..errors import InputError, UnnoiseError
 from ..estimators.falling import falling
 from ..estimators.methods import METHODS, Fit
@@ -96,6 +96,7 @@ def compare(
     counts : integers ≥ 0, one per item; or distinct counts when ``how_many`` says how many items have each
     domain : size of the domain, where it is larger than the items given: the others have count 0
     methods : names of estimators, all by default; also "direct" and the systems of :mod:`unnoise.baselines`
+    repetitions : noisy releases that the errors are means of
     step : told, after every reconstruction, how many are done and how many there are
 
     Examples
@@ -104,6 +105,7 @@ def compare(
     >>> [result.method for result in found.results]
     ['isotonic', 'linear']
     """
+    check_integer("repetitions", repetitions, 1)
     values, cells = _truth(counts, how_many, domain)
     law = DiscreteLaplace(epsilon)  # type: ignore[arg-type]
     chosen = list(methods) if methods else [m for m in METHODS if m != "lp" or values[-1] <= LP_RANGE]

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -303,7 +303,7 @@ class _Solved:
             low = min(low for other, low in zip(rows, lows) if row <= other)
             high = max(high for other, high in zip(rows, highs) if other <= row)
             marked = left_open(low, high) or own.marked
-            found.append(replace(estimate, low=low, high=high, marked=marked, data_share=own.data_share))
+            found.append(estimate.replace(low=low, high=high, marked=marked, data_share=own.data_share))
         return found
 
     def row(self, i: int, sites: tuple[str, ...], periods: tuple[str, ...], held: list[int]) -> SiteRow:

@@ -48,7 +48,7 @@ from ..curve import TOP, NoisyCurve
 from ..errors import InputError
 from ..estimators.falling import DOUBT, falling, largest_count, last_corner, spread, upper_quantile
 from ..estimators.linear import Function
-from ..estimators.methods import Notice
+from ..estimators.methods import Notice, capped
 from .bands import Limits
 from .estimate import NO_END, Estimate
 from .profile import Answers, Profile, identity
@@ -382,7 +382,7 @@ class DirectProfile(Profile):
     def _quantile_limits(self, q: float, level: float, value: float) -> tuple[float, float, float]:
         """Invert S(t + 1) ≤ (1 − q)·distinct, with the limits of both sides."""
         if self.number <= 0:
-            return min(0.0, value), max(float(self.largest), value), 1.0
+            return min(1.0, value), max(float(self.largest), value), 1.0
         surer = 1 - (1 - level) * SURER
         _, _, fewest, most = (float(x[0]) for x in self._bands(np.array([1]), np.array([NO_END]), surer))
         t = self._turns(level)
@@ -394,15 +394,16 @@ class DirectProfile(Profile):
         return min(float(t[possible[0]]), value), max(float(last), value), 1.0
 
     def _turns(self, level: float) -> Int64:
-        """Counts t at which the limits of S(t + 1) may change, up to the largest.
+        """Counts t from 1 on at which the limits of S(t + 1) may change, up to the largest: no item has the count 0.
 
         The items of a block of f may all have its first count, or all its last: the lower limit falls at its begin.
         """
         if self.curve.released == "exactly":
             ends = np.union1d(self.curve.first - 1, self.curve.first)
         else:
-            ends = np.append(0.0, self._diagram.limits((1 - level) * (1 - SURER) / 2).ends)
-        return np.append(ends[ends < self.largest], self.largest).astype(np.int64)
+            ends = np.append(1.0, self._diagram.limits((1 - level) * (1 - SURER) / 2).ends)
+        ends = np.unique(ends[(ends >= 1) & (ends < self.largest)])
+        return np.append(ends, max(self.largest, 1)).astype(np.int64)
 
     def to_dict(self, level: float = 0.95) -> dict[str, Any]:
         """Return everything as plain Python, the guarantee included."""
@@ -421,8 +422,9 @@ def direct_profile(curve: NoisyCurve) -> DirectProfile:
         "intervals": "finite-sample, from the noise alone", "released": curve.released, "numbers": curve.cells,
     }
     unbounded = curve.released == "exactly" and curve.max_contributions is None
-    mass = items / items.sum()
-    return DirectProfile(support, mass, "falling", curve, notes, None, number, notices=UNBOUNDED if unbounded else ())
+    cap, mass = curve.max_count, items / items.sum()
+    notices = (UNBOUNDED if unbounded else ()) + (() if cap is None else (capped(cap),))
+    return DirectProfile(support, mass, "falling", curve, notes, None, number, cap=cap, notices=notices)
 
 
 def _values(g: Function, t: Int64) -> Floats:

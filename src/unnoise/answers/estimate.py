@@ -19,11 +19,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import FrozenInstanceError, dataclass
 from typing import TYPE_CHECKING, Any, SupportsFloat
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..arrays import Floats, Int64
 from ..checks import check_level
@@ -74,9 +73,10 @@ class Columnar:
         return pandas.DataFrame(self.columns())
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Estimate:
-    """An answer: ``value``, its ``stderr``, and the interval ``low``..``high`` at ``level``.
+class Estimate(float):
+    """An answer: ``value``, its ``stderr``, and the interval ``low``..``high`` at ``level``; immutable.
+
+    It is a float, and no dataclass: tables (polars among them) would take that for a row of columns.
 
     Parameters
     ----------
@@ -107,21 +107,51 @@ class Estimate:
     Estimate(10, stderr 9, 95 % model interval 0 to 30, too noisy to tell)
     """
 
-    value: float
     stderr: float
     low: float
     high: float
-    level: float = 0.95
-    recompute: Callable[[float], Estimate] | None = field(default=None, repr=False)
-    kind: str = "robust"
-    data_share: float = 1.0
-    marked: bool = False
+    level: float
+    recompute: Callable[[float], Estimate] | None
+    kind: str
+    data_share: float
+    marked: bool
+    __slots__ = ("stderr", "low", "high", "level", "recompute", "kind", "data_share", "marked")  # noqa: RUF023
 
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise InputError(f"kind must be one of {', '.join(KINDS)}, got {self.kind!r}")
-        if not 0 <= self.data_share <= 1:
-            raise InputError(f"data_share must be between 0 and 1, got {self.data_share}")
+    def __new__(
+        cls, value: float, stderr: float, low: float, high: float, level: float = 0.95,
+        recompute: Callable[[float], Estimate] | None = None, kind: str = "robust", data_share: float = 1.0,
+        marked: bool = False,
+    ) -> Estimate:  # fmt: skip
+        """Make it of the answer and what is known about it."""
+        if kind not in KINDS:
+            raise InputError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
+        if not 0 <= data_share <= 1:
+            raise InputError(f"data_share must be between 0 and 1, got {data_share}")
+        made, given = super().__new__(cls, value), (stderr, low, high, level, recompute, kind, data_share, marked)
+        for name, each in zip(cls.__slots__, given):
+            object.__setattr__(made, name, each)
+        return made
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.value, *(getattr(self, name) for name in self.__slots__))
+
+    def replace(self, **changes: Any) -> Estimate:
+        """Return the same answer with other fields.
+
+        >>> Estimate(10.0, 2.0, 6.0, 14.0).replace(low=5.0)
+        Estimate(10, stderr 2, 95 % robust interval 5 to 14)
+        """
+        return type(self)(**{name: getattr(self, name) for name in ("value", *self.__slots__)} | changes)
+
+    __replace__ = replace
+
+    value: float = property(float, doc="The answer itself, a plain float.")  # type: ignore[assignment]
 
     def at(self, level: float) -> Estimate:
         """Return the same answer with its interval at another level."""
@@ -139,90 +169,6 @@ class Estimate:
 
     def __contains__(self, truth: SupportsFloat) -> bool:
         return self.low <= float(truth) <= self.high
-
-    def __float__(self) -> float:
-        return self.value
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return np.asarray(self.value, dtype=dtype)
-
-    def __int__(self) -> int:
-        return int(self.value)
-
-    def __round__(self, digits: int | None = None) -> float:
-        return round(self.value, digits)
-
-    def __bool__(self) -> bool:
-        return self.value != 0
-
-    def __hash__(self) -> int:
-        return hash(self.value)
-
-    def __neg__(self) -> float:
-        return -self.value
-
-    def __pos__(self) -> float:
-        return self.value
-
-    def __abs__(self) -> float:
-        return abs(self.value)
-
-    def __add__(self, other: Any) -> Any:
-        return self.value + _plain(other)
-
-    def __radd__(self, other: Any) -> Any:
-        return other + self.value
-
-    def __sub__(self, other: Any) -> Any:
-        return self.value - _plain(other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return other - self.value
-
-    def __mul__(self, other: Any) -> Any:
-        return self.value * _plain(other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return other * self.value
-
-    def __truediv__(self, other: Any) -> Any:
-        return self.value / _plain(other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return other / self.value
-
-    def __floordiv__(self, other: Any) -> Any:
-        return self.value // _plain(other)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return other // self.value
-
-    def __mod__(self, other: Any) -> Any:
-        return self.value % _plain(other)
-
-    def __pow__(self, other: Any) -> Any:
-        return self.value ** _plain(other)
-
-    def __rpow__(self, other: Any) -> Any:
-        return other**self.value
-
-    def __eq__(self, other: object) -> Any:
-        return self.value == _plain(other)
-
-    def __ne__(self, other: object) -> Any:
-        return self.value != _plain(other)
-
-    def __lt__(self, other: Any) -> Any:
-        return self.value < _plain(other)
-
-    def __le__(self, other: Any) -> Any:
-        return self.value <= _plain(other)
-
-    def __gt__(self, other: Any) -> Any:
-        return self.value > _plain(other)
-
-    def __ge__(self, other: Any) -> Any:
-        return self.value >= _plain(other)
 
     def __format__(self, spec: str) -> str:
         return format(self.value, spec) if spec else str(self)
@@ -242,10 +188,6 @@ class Estimate:
         """Return everything but the way to another level as plain Python."""
         names = ("value", "stderr", "low", "high", "level", "kind", "data_share", "marked")
         return {name: getattr(self, name) for name in names}
-
-
-def _plain(other: Any) -> Any:
-    return other.value if isinstance(other, Estimate) else other
 
 
 def number(x: float) -> str:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .compare import Comparison
     from .profile import Profile
 
-__all__ = ["DARK", "LIGHT", "bins", "plot_comparison", "plot_profile"]
+__all__ = ["DARK", "LIGHT", "bins", "check_picture", "plot_comparison", "plot_profile"]
 
 LIGHT = {
     "page": "#f7f6f2", "card": "#ffffff", "ink": "#1b2230", "soft": "#5a6374", "edge": "#dddbd3", "grid": "#eeece6",
@@ -44,6 +44,8 @@ GROWTH = 1.15
 
 ZERO_AT = 0.5
 """Where count 0 stands on the logarithmic axis."""
+
+NO_PLOTS = "plotting needs matplotlib: pip install 'unnoise[plots]'"
 
 
 def bins(top: int, growth: float = GROWTH) -> tuple[Int64, Int64]:
@@ -90,8 +92,21 @@ def _pyplot() -> Any:
     try:
         from matplotlib import pyplot
     except ImportError as error:
-        raise InputError("plotting needs matplotlib: pip install 'unnoise[plots]'") from error
+        raise InputError(NO_PLOTS) from error
     return pyplot
+
+
+def check_picture(path: str) -> str:
+    """Return the kind of picture that the end of a name asks for, of those that matplotlib writes; png without one."""
+    try:
+        from matplotlib.backend_bases import FigureCanvasBase
+    except ImportError as error:
+        raise InputError(NO_PLOTS) from error
+    kinds = FigureCanvasBase.get_supported_filetypes()
+    kind = PurePath(path).suffix[1:].lower() or "png"
+    if kind not in kinds:
+        raise InputError(f"{path}: the name of a picture must end in one of .{', .'.join(sorted(kinds))}, got .{kind}")
+    return kind
 
 
 def _as_law(truth: Any) -> tuple[Int64, Floats]:
@@ -215,6 +230,7 @@ def plot_comparison(comparison: Comparison, path: str, *, new: bool = False) -> 
 
     The end of the name says what is written; ``new``: not over a file that is there.
     """
+    kind = check_picture(path)
     import matplotlib
 
     matplotlib.use("Agg")
@@ -254,5 +270,5 @@ def plot_comparison(comparison: Comparison, path: str, *, new: bool = False) -> 
         axes.tick_params(colors=LIGHT["soft"])
     figure.suptitle(f"ε = {comparison.epsilon:g}")
     with replacing(path, new=new) as handle, open(handle, "wb", closefd=False) as file:
-        figure.savefig(file, dpi=150, format=PurePath(path).suffix[1:] or "png")
+        figure.savefig(file, dpi=150, format=kind)
     plt.close(figure)

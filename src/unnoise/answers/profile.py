@@ -31,7 +31,7 @@ from ..noisy import NoisyProfile
 from . import render as _render
 from .bands import Bands, Limits
 from .estimate import KINDS, NO_END, Columnar, Estimate
-from .questions import Asked, Sheet
+from .questions import Asked, Sheet, span
 from .sums import bounded, check_growth, entropy_limits, sum_limits, vectorised, xlogx
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Row:
         """``"3"``, ``"3–4"`` or ``"5+"``."""
         if self.last is None:
             return f"{self.first:,}+"
-        return _render.span(self.first, self.last)
+        return span(self.first, self.last)
 
 
 @dataclass(frozen=True)
@@ -129,6 +129,7 @@ class Profile:
     noisy : the noisy profile everything was made from
     diagnostics : what the estimator and the free check of ε have to say
     max_count : declared bound of the counts, if any
+    cap : the count that larger ones were taken as, if any: its entry means so many or more
     notices : what a reader of the answers must know: too noisy, mostly model, too many items to a cell
 
     Examples
@@ -147,6 +148,7 @@ class Profile:
     noisy: NoisyProfile
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     max_count: int | None = None
+    cap: int | None = field(default=None, kw_only=True)
     notices: tuple[Notice, ...] = field(default=(), kw_only=True)
     kind: ClassVar[str] = "robust"
     """Where the intervals come from: "robust" or "model"."""
@@ -400,11 +402,13 @@ class Profile:
     def table(self, counts: Sequence[int] = (1, 2, 3, 5, 10), level: float = 0.95) -> Table:
         """Return how many items fall in each range of counts that starts at one of ``counts``, the last open.
 
-        Where the counts are bounded, no range begins above the bound, and the last ends there.
+        Where the counts are bounded, no range begins above the bound, and the last ends there; it is open where larger
+        counts were taken as the bound.
         """
         most = NO_END if self.max_count is None else self.max_count
         starts = np.unique(_as_counts(counts))
-        starts = starts[starts <= most]
+        starts = starts[starts <= (most if self.cap is None else self.cap)]
+        most = most if self.cap is None else NO_END
         ends = np.append(starts[1:] - 1, most)[: starts.size]
         level = check_level(level)
         rows = tuple(

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from .profile import Profile
 
 __all__ = [
-    "DISTINCT", "ENTROPY", "ITEM", "MEDIAN", "TOTAL", "Asked", "Noun", "Question", "Sheet", "at_least",
-    "count_ranges", "exactly", "mark", "noun", "question", "sheets", "tidied", "told", "true_curve",
+    "DISTINCT", "ENTROPY", "IF_ANY", "ITEM", "MEDIAN", "TOTAL", "Asked", "Noun", "Question", "Sheet", "at_least",
+    "count_ranges", "exactly", "mark", "noun", "question", "sheets", "span", "tidied", "told", "true_curve",
 ]  # fmt: skip
 
 REACHES = (2, 3, 5, 10, 100, 1000)
@@ -39,8 +40,11 @@ REACHES = (2, 3, 5, 10, 100, 1000)
 WIDE = 0.5
 """An answer is unreliable where half of its interval is more than this share of it."""
 
+NONE = 0.5
+"""An answer up to here is written as 0."""
+
 FEW = 5
-"""That there is next to nothing is known well enough up to here."""
+"""That there is next to nothing is known well enough where half of the interval is no more than this."""
 
 HOPELESS = 100
 """An interval so many times the answer says nothing."""
@@ -116,6 +120,24 @@ class Question:
     whole: bool = field(default=True, compare=False)
     counts: tuple[int, int] | None = field(default=None, compare=False)
 
+    def up_to(self, cap: int) -> Question | None:
+        """The same where counts above ``cap`` were taken as that: of exactly so many or more, none of more alone.
+
+        >>> exactly(3).up_to(3).label, exactly(4).up_to(3), at_least(3).up_to(3) == at_least(3), at_least(4).up_to(3)
+        ('3 times or more', None, True, None)
+        >>> TOTAL.up_to(3).sentence
+        'There were {about} occurrences in all, counts above 3 taken as 3.'
+        """
+        first, last = self.counts or (0, NO_END)
+        if first > cap:
+            return None
+        if first == last == cap:
+            times = f"{TIMES.get(cap, f'{cap:,} times')} or more"
+            label = f"{times[:1].upper()}{times[1:]}"
+            return replace(self, label=label, sentence=f"{{about}} {{many}} {{verb}} {times}.", counts=(cap, NO_END))
+        whole = self.sentence if first else f"{self.sentence.removesuffix('.')}, counts above {cap:,} taken as {cap:,}."
+        return replace(self, sentence=whole)
+
     @property
     def name(self) -> str:
         """The key in words: how a plan calls it."""
@@ -168,6 +190,9 @@ ENTROPY = Question(
     "entropy", "Entropy", "Shannon, in nats: how evenly occurrences spread", "The entropy is {about} nats.",
     lambda p: p.entropy, _true_entropy, whole=False,
 )  # fmt: skip
+
+IF_ANY = "There may be no {many} at all; if there are any, half of them have a count of at most {about}."
+"""The sentence of the median where nobody can tell whether there are items."""
 
 SINGLE = {q.key: q for q in (DISTINCT, TOTAL, MEDIAN, ENTROPY)}
 
@@ -224,6 +249,21 @@ class Asked:
         object.__setattr__(self, "questions", told)
         object.__setattr__(self, "head", told[found.index(head)])
 
+    def up_to(self, cap: int) -> Asked:
+        """The same of counts of which larger ones than ``cap`` were taken as that; what asks of larger is left out.
+
+        *At least cap times* tells of that entry, so only as the head it is asked by itself.
+        """
+        head, same = self.head.up_to(cap), copy(self)
+        others = [each.up_to(cap) for each in self.questions if each == self.head or each != exactly(cap)]
+        if head is None:
+            raise InputError(
+                f"headline must ask of counts up to {cap:,}, which larger ones are taken as, got {self.headline!r}"
+            )
+        object.__setattr__(same, "head", head)
+        object.__setattr__(same, "questions", [each for each in others if each is not None])
+        return same
+
 
 def count_ranges(largest: int) -> tuple[Int64, Int64]:
     """Split 1..largest into single counts and then ever wider ranges.
@@ -240,6 +280,17 @@ def count_ranges(largest: int) -> tuple[Int64, Int64]:
         starts.append(begin)
     first = np.array(starts, dtype=np.int64)
     return first, np.append(first[1:] - 1, max(largest, 1)).astype(np.int64)
+
+
+def span(first: int, last: int, cap: int | None = None) -> str:
+    """Write a range of counts, which has no end where larger counts were taken as its last.
+
+    >>> span(7, 7), span(1000, 1299), span(17, 20, cap=20)
+    ('7', '1,000–1,299', '17+')
+    """
+    if last == cap:
+        return f"{first:,}+"
+    return f"{first:,}" if first == last else f"{first:,}–{last:,}"
 
 
 def true_curve(counts: Int64, first: Int64, last: Int64, *, at_least: bool) -> Floats:
@@ -264,6 +315,7 @@ class Sheet:
     def of(cls, profile: Profile, asked: Asked | None = None) -> Sheet:
         """Ask a profile everything that ``asked`` lists."""
         asked = asked or Asked()
+        asked = asked if profile.cap is None else asked.up_to(profile.cap)
         left_out = [q for notice in profile.notices for q in LEFT_OUT.get(notice.code, ())]
         if asked.head in left_out:
             raise InputError(f"headline must be a question that has an answer here, got {asked.headline!r}")
@@ -294,7 +346,7 @@ class Sheet:
         """
         reached = np.cumsum((self.profile.mass * self.profile.items)[::-1])[::-1]
         support = self.profile.support[reached >= 0.5]
-        ends = count_ranges(max(int(support[-1]) if support.size else 1, 2))
+        ends = count_ranges(max(int(support[-1]) if support.size else 1, min(2, self.profile.cap or 2)))
         band, level = self.profile._band, self.asked.level
         return [(first, last, band(first, last, level, 1), band(first, NO_END, level, 1))
                 for first, last in zip(*(each.tolist() for each in ends))]  # fmt: skip
@@ -315,7 +367,7 @@ def mark(estimate: Estimate) -> str:
     half = (estimate.high - estimate.low) / 2
     if estimate.marked or half > HOPELESS * max(abs(estimate.value), 1.0):
         return TOO_NOISY
-    if half > WIDE * abs(estimate.value) and (abs(estimate.value) >= 1 or half > FEW):
+    if half > WIDE * abs(estimate.value) and (abs(estimate.value) > NONE or half > FEW):
         return "unreliable"
     return "mostly model" if estimate.kind == "model" and estimate.data_share < WIDE else ""
 

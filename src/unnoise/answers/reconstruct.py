@@ -12,11 +12,12 @@ input.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from ..curve import NoisyCurve
 from ..errors import InputError
-from ..estimators.methods import METHODS, check_input, check_method, estimate_law
+from ..estimators.methods import METHODS, capped, check_input, check_method, estimate_law
 from ..noise import DiscreteLaplace, Exact, exact_positive
 from ..noisy import NoisyCounts, NoisyProfile
 from .bands import step_error
@@ -89,13 +90,19 @@ def reconstruct(
     if profile.layout.kind == "hashed":
         from .items import item_profile
 
-        return item_profile(given, method=method, norm=chosen, max_count=bound, diagnostics=notes)
-    fit = estimate_law(given, method, chosen, bound)
-    notes = {**fit.diagnostics, **notes}
-    found = Profile(fit.support, fit.mass, fit.method, profile, notes, bound, notices=fit.notices)
-    # Where an unbiased number of cells may be off by more than all of them, as after a few merges, it says nothing.
-    vacuous = 2 * step_error(profile.noise) >= math.sqrt(profile.cells)  # two standard errors; public parameters only
-    return _by_model(found) if vacuous else found
+        found: Profile = item_profile(given, method=method, norm=chosen, max_count=bound, diagnostics=notes)
+    else:
+        fit = estimate_law(given, method, chosen, bound)
+        notes = {**fit.diagnostics, **notes}
+        found = Profile(fit.support, fit.mass, fit.method, profile, notes, bound, notices=fit.notices)
+    if bound is not None and bound == profile.max_count == profile.layout.max_contributions:
+        # the limit of one call cut the counts of its persons; one that is declared says that there are no larger
+        found = replace(found, cap=bound, notices=(*found.notices, capped(bound)))
+    if profile.layout.kind != "hashed" and 2 * step_error(profile.noise) >= math.sqrt(profile.cells):
+        # An unbiased number of cells may be off by more than all of them (two standard errors; public parameters only),
+        # as after a few merges, and says nothing.
+        return _by_model(found)
+    return found
 
 
 def _by_model(profile: Profile) -> Profile:

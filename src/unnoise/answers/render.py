@@ -13,14 +13,14 @@ import numpy as np
 from ..arrays import Int64
 from ..text import inert_cell, inert_html
 from .estimate import NO_END, Estimate, sensible, sensible_rows
-from .questions import MEDIAN, TOTAL, Asked, Sheet, mark, tidied, told
+from .questions import DISTINCT, IF_ANY, MEDIAN, TOTAL, Asked, Sheet, mark, span, tidied, told
 
 if TYPE_CHECKING:
     from .profile import Profile, Table
 
 __all__ = [
     "Columns", "Said", "chosen_counts", "csv_text", "first_sentence", "long_table", "plain",
-    "profile_html", "profile_text", "protected", "rich_table", "span",
+    "profile_html", "profile_text", "protected", "rich_table",
     "table_html", "table_text", "whole_dict",
 ]  # fmt: skip
 
@@ -81,7 +81,10 @@ def first_sentence(sheet: Sheet) -> Said:
     alone = (high if few else value) == "1" and question not in (MEDIAN, TOTAL)
     noun = sheet.asked.noun.alone if alone else sheet.asked.noun
     about = "\0" if none else "at most \0" if few else "about \0"
-    before, _, after = question.sentence.format(about=about, **vars(noun)).partition("\0")
+    # a median is one of items that occur, unless 0 is a count among others
+    doubtful = question == MEDIAN and sheet.written[DISTINCT.key][1] == "0" and sheet.profile.support[0] > 0
+    sentence = IF_ANY if doubtful else question.sentence
+    before, _, after = sentence.format(about=about, **vars(noun)).partition("\0")
     value = ("no" if before else "No") if none else high if few else value
     before = before[:1].upper() + before[1:]
     between = "" if few else f"({low}–{high})"
@@ -142,7 +145,7 @@ def _entry_rows(profile: Profile) -> list[tuple[str, ...]]:
     for count in profile.shown().tolist():
         estimate = profile._band(count, count, 0.95, 1.0)
         value, low, high = sensible(estimate)
-        rows.append((f"{count:,}", value, f"{low} – {high}", mark(estimate)))
+        rows.append((span(count, count, profile.cap), value, f"{low} – {high}", mark(estimate)))
     return rows
 
 
@@ -246,15 +249,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if np.isfinite(value) else None
     return str(value)
-
-
-def span(first: int, last: int) -> str:
-    """Write a range of counts.
-
-    >>> span(7, 7), span(1000, 1299)
-    ('7', '1,000–1,299')
-    """
-    return f"{first:,}" if first == last else f"{first:,}–{last:,}"
 
 
 def long_table(named: Mapping[str, Sheet]) -> Columns:

@@ -32,8 +32,8 @@ from ..noise import tidy
 from ..text import inert, inert_html
 from .estimate import Estimate, number, percent, sensible_rows
 from .plots import DARK, LIGHT
-from .questions import Asked, Sheet, mark, sheets, true_curve
-from .render import Columns, csv_text, first_sentence, long_table, plain, protected, span, whole_dict
+from .questions import Asked, Sheet, mark, sheets, span, true_curve
+from .render import Columns, csv_text, first_sentence, long_table, plain, protected, whole_dict
 
 if TYPE_CHECKING:
     from .profile import Profile
@@ -171,7 +171,8 @@ def _profile_data(name: str, sheet: Sheet, truth: Int64 | None, names: Sequence[
         if key in sheet.answers:
             middle, low, high = sheet.written[key]
             told[key] = f"about {middle} ({low}–{high})" if mark(sheet.answers[key]) else f"about {middle}"
-    within = f" in {told['total']} occurrences" if "total" in told else ""
+    cap = "" if sheet.profile.cap is None else f", counts above {sheet.profile.cap:,} taken as {sheet.profile.cap:,}"
+    within = f" in {told['total']} occurrences{cap}" if "total" in told else ""
     among = f" {group} is one of {several} groups shown here." if group and several > 1 and group != ALL_GROUPS else ""
     lede = (
         f"Among {told['distinct']} different {sheet.asked.noun.many}{within}, learned from noisy numbers alone: "
@@ -195,7 +196,7 @@ def _curve_data(sheet: Sheet, truth: Int64 | None, *, at_least: bool) -> dict[st
     middle = np.sqrt(first.astype(float) * last)  # where a range is drawn: its geometric middle
     ends = {"x": middle.tolist(), "from": first.tolist(), "to": last.tolist()}
     true = {} if truth is None else {"truth": true_curve(truth, first, last, at_least=at_least).tolist()}
-    return {**ends, **rounded, **true}
+    return {**ends, **rounded, **true, "cap": sheet.profile.cap}
 
 
 def _multiples(named: Mapping[str, Sheet]) -> str:
@@ -277,7 +278,7 @@ def numbers_table(name: str, sheet: Sheet) -> str:
         body = "".join(f'<td class="number">{x}</td>' for x in (*in_it, *from_it))
         note = mark(inside) or mark(above)
         body += f"<td>{f'<span class=tag>{note}</span>' if note else ''}</td>"
-        rows.append(f'<tr><th scope="row" class="number">{span(first, last)}</th>{body}</tr>')
+        rows.append(f'<tr><th scope="row" class="number">{span(first, last, sheet.profile.cap)}</th>{body}</tr>')
     caption = inert_html(name) or f"{many.capitalize()} by number of occurrences"
     return (
         f'<p class="cue">Eight columns: swipe sideways to see all of them.</p><div class="scroll"><table class="all">'
@@ -391,13 +392,14 @@ def _answers(named: Mapping[str, Sheet], groups: bool) -> Columns:
 
 
 def _frequencies(named: Mapping[str, Sheet], groups: bool) -> Columns:
-    rows = [(name, *each[:3]) for name, sheet in named.items() for each in sheet.ranges]
+    rows = [(name, span(first, last, sheet.profile.cap), inside) for name, sheet in named.items()
+            for first, last, inside, _ in sheet.ranges]  # fmt: skip
     columns: dict[str, list[Any]] = {"group": [row[0] for row in rows]} if groups else {}
-    columns["times"] = [span(first, last) for _, first, last, _ in rows]
+    columns["times"] = [row[1] for row in rows]
     many = next(iter(named.values())).asked.noun.many
-    estimates = [_whole(row[3]) for row in rows]
+    estimates = [_whole(row[2]) for row in rows]
     beside: dict[str, list[Any]] = {
-        "low": [e.low for e in estimates], "high": [e.high for e in estimates], "note": [mark(row[3]) for row in rows],
+        "low": [e.low for e in estimates], "high": [e.high for e in estimates], "note": [mark(row[2]) for row in rows],
     }  # fmt: skip
     named_so = many in columns or many in beside  # the items may be called times, lows or notes
     return columns | {"items" if named_so else many: [e.value for e in estimates]} | beside

@@ -195,11 +195,11 @@ def _print_one(sheet: Sheet, console: Console) -> None:
 def _frequencies(sheet: Sheet, longest: int) -> Any:
     """Make the table of frequencies, with bars of up to ``longest`` characters, drawn in eighths of one."""
     from ..answers.estimate import sensible_rows
-    from ..answers.questions import mark
-    from ..answers.render import rich_table, span
+    from ..answers.questions import mark, span
+    from ..answers.render import rich_table
 
-    said = sensible_rows(sheet.ranges)
-    rows = [(span(first, last), estimate, text) for (first, last, estimate, _), (text, _) in zip(sheet.ranges, said)]
+    said, cap = sensible_rows(sheet.ranges), sheet.profile.cap
+    rows = [(span(first, last, cap), each, text) for (first, last, each, _), (text, _) in zip(sheet.ranges, said)]
     if len(rows) > ENTRIES:
         first, _, _, above = sheet.ranges[ENTRIES - 1]
         rows[ENTRIES - 1 :] = [(f"{first:,}+", above, said[ENTRIES - 1][1])]

@@ -17,6 +17,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
+from ..checks import check_integer
 from ..errors import InputError
 from ..noise import exact_positive
 from . import _options as opt
@@ -191,11 +192,24 @@ class Profiling(Showing, Counting):
             raise InputError("--all-groups needs --by and --groups: without them all rows are one profile")
         if self.all_groups is not None and wants_sketch:
             raise InputError("--all-groups must be left out here: groups of a sketch add up, which costs no ε")
+        if self.max_count is not None or self.max_contributions is not None:
+            self._check_cap()
         if persons and self.max_contributions is None:
             from ..answers.questions import LEFT_OUT, question
 
             if question(self.headline, "headline") in LEFT_OUT["unbounded"]:
                 raise InputError(f"--headline {self.headline} needs --max-contributions: nothing else bounds a person")
+
+
+    def _check_cap(self) -> None:
+        """Refuse a headline beyond the count that larger ones will be taken as: of that there will be no answer."""
+        bound = None if self.wants_sketch else self.max_count  # of a sketch it is a promise that cuts nothing
+        limit = self.max_contributions if self.person is not None and self.column == [self.person] else None
+        caps = [cap for cap in (bound, limit) if cap is not None and cap > 0]
+        if caps:
+            from ..answers.questions import Asked
+
+            Asked(headline=self.headline).up_to(min(caps))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,6 +272,14 @@ class Comparing(Data):
     output: opt.Output = None
     force: opt.Force = False
     as_json: opt.AsJson = False
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be run or drawn, before anything is read."""
+        check_integer("repetitions", self.repetitions, 1)
+        if self.plot is not None:
+            from ..answers.plots import check_picture
+
+            check_picture(self.plot)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,8 +19,8 @@ from ..noise import DiscreteLaplace
 from ..noisy import NoisyProfile
 
 __all__ = [
-    "LARGEST", "METHODS", "Fit", "Items", "Method", "Notice", "check_input", "check_max_count", "check_method",
-    "check_noise", "estimate_law",
+    "LARGEST", "METHODS", "Fit", "Items", "Method", "Notice", "capped", "check_input", "check_max_count",
+    "check_method", "check_noise", "estimate_law",
 ]  # fmt: skip
 
 Items = Literal["fitted", "decompounded"]
@@ -101,7 +101,7 @@ LARGEST = 1 << 62
 class Notice:
     """Something a reader of the answers must know.
 
-    code : "overload", "too-noisy", "model", "misfit", "fallback" or "few-items", for programs
+    code : "overload", "too-noisy", "model", "misfit", "fallback", "few-items", "unbounded" or "capped", for programs
     text : a sentence, for people
     """
 
@@ -110,6 +110,16 @@ class Notice:
 
     def __str__(self) -> str:
         return self.text
+
+
+def capped(cap: int) -> Notice:
+    """Say that larger counts were taken as this one.
+
+    >>> print(capped(3))
+    counts above 3 were taken as 3, which means 3 or more: nothing here tells of larger counts
+    """
+    meant = f"which means {cap:,} or more: nothing here tells of larger counts"
+    return Notice("capped", f"counts above {cap:,} were taken as {cap:,}, {meant}")
 
 
 @dataclass(frozen=True, eq=False)

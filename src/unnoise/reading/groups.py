@@ -35,9 +35,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..checks import UNKNOWN, check_choice
+from ..curve import ALL_GROUPS
 from ..errors import FormatError, IncompatibleError, InputError
 from ..guard import exists_by_now, quiet, sync_folder, write_whole
 from ..noise import tidy
@@ -48,7 +49,9 @@ from ..sketches.intake import Intake
 from ..sketches.sketch import Sketch
 from ..text import inert
 
-__all__ = ["MANIFEST", "MOST", "GroupedSketch", "check_names", "is_group_set", "load_set", "save_set"]
+__all__ = ["MANIFEST", "MOST", "GroupedSketch", "check_names", "is_group_set", "load_set", "refuse_sum", "save_set"]
+
+G = TypeVar("G", bound=Sequence[Any])
 
 MANIFEST = "groups.json"
 VERSION = 2
@@ -70,7 +73,7 @@ def is_group_set(path: str | os.PathLike[str]) -> bool:
 
 
 def check_names(groups: Sequence[str]) -> list[str]:
-    """Return the names of groups: distinct, not empty, not too many."""
+    """Return the names of groups: distinct, not empty, not too many, and none that of all of them together."""
     if isinstance(groups, str):
         raise InputError(f"groups must be a list of names, got the text {groups!r}")
     names = [str(name) for name in groups]
@@ -78,7 +81,14 @@ def check_names(groups: Sequence[str]) -> list[str]:
         raise InputError(f"groups must be between 1 and {MOST:,} names, got {len(names)}")
     if "" in names or len(set(names)) != len(names):
         raise InputError(f"groups must be distinct and not empty, got {inert(', '.join(names))}")
-    return names
+    return refuse_sum(names)
+
+
+def refuse_sum(groups: G) -> G:
+    """Return groups, none of which has the name that all of them together go by."""
+    if ALL_GROUPS in groups:
+        raise InputError(f"groups must not hold {ALL_GROUPS!r}, which names all of them together: give it another name")
+    return groups
 
 
 def save_set(folder: str | os.PathLike[str], sketches: Mapping[str, Sketch], *, new: bool = False) -> None:

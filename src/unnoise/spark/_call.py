@@ -19,6 +19,7 @@ from ..checks import UNKNOWN, check_choice
 from ..errors import InputError
 from ..layout import Kind, Layout, hashed_layout
 from ..noise import DiscreteLaplace, Exact, exact_positive
+from ..reading.groups import refuse_sum
 from ..sketches.domain import Domain, read_domain, sampled_cells
 from ..sketches.hashing import sample_limit
 from . import _rows
@@ -155,7 +156,7 @@ def declared_groups(by: Any, groups: Sequence[Any] | None) -> tuple[Any, ...] | 
         raise InputError("by and groups must be given together: groups found in the data would give them away")
     if isinstance(groups, str):
         raise InputError(f"groups must be a list of values, got the text {groups!r}")
-    return tuple(groups)
+    return refuse_sum(tuple(groups))
 
 
 def _layout(request: Request, **public: Any) -> tuple[Domain | None, Layout]:

@@ -116,6 +116,7 @@
     const items = `${whole(s.value[i] * width)} ${many}`;
     const times = (n) => (n === 1 ? "once" : n === 2 ? "twice" : `${full(n)} times`);
     if (state.curve === "atleast") return [items, `seen at least ${times(s.from[i])} (${range})`];
+    if (s.to[i] === s.cap) return [items, `seen ${times(s.from[i])} or more (${range})`];
     if (s.from[i] === s.to[i]) return [items, `seen exactly ${times(s.from[i])} (${range})`];
     return [items, `seen ${full(s.from[i])} to ${full(s.to[i])} times (${range})`];
   };
