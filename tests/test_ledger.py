@@ -334,6 +334,46 @@ def test_a_ledger_that_cannot_be_written(
     assert (data.parent / "c.sketch").exists()
 
 
+def closed(monkeypatch: pytest.MonkeyPatch, path: Path, *, reading: bool) -> None:
+    """Let nobody write to a file, nor read it where ``reading`` says so: tests may run as root, who always may."""
+    before = os.open
+
+    def refuse(name: Any, flags: int, *rest: Any, **options: Any) -> int:
+        if os.fspath(name) == str(path) and (reading or flags & os.O_RDWR):
+            raise PermissionError(13, "Permission denied", str(path))
+        return before(name, flags, *rest, **options)
+
+    monkeypatch.setattr(os, "open", refuse)
+
+
+@pytest.mark.parametrize("reading", [False, True])
+def test_a_limit_binds_whoever_cannot_write_or_read_it(
+    reading: bool, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where no limit is written, a ledger that cannot be written to is a remark; one that is closed may hold one."""
+    asked = [data, "-c", "url", "-e", "1"]
+    book, output = data.parent / FILE, data.parent / "a.sketch"
+    assert run(monkeypatch, "sketch", *asked, "-o", output) == 0
+    for commands in (("sketch", *asked, "-o", output), ("profile", *asked)):
+        with monkeypatch.context() as patch:
+            closed(patch, book, reading=reading)
+            output.unlink(missing_ok=True)
+            assert run(patch, *commands) == (2 if reading else 0), "no limit"
+            said = capsys.readouterr().err
+            assert ("may hold a limit" if reading else "not recorded in a ledger") in said
+    assert run(monkeypatch, "ledger", data, "--limit", "9") == 0
+    capsys.readouterr()
+    for commands in (("sketch", *asked, "-o", output), ("profile", *asked)):
+        with monkeypatch.context() as patch:
+            closed(patch, book, reading=reading)
+            output.unlink(missing_ok=True)
+            assert run(patch, *commands) == 2
+            said = capsys.readouterr()
+            assert ("may hold a limit" if reading else "must be recorded where") in said.err
+            assert said.err.count("\n") == 1 and not said.out and not output.exists()
+    assert sums(read_ledger(book)) == {(str(data.resolve()), "occurrence"): Fraction(1)}, "what was recorded at first"
+
+
 def test_the_same_file_twice_is_refused_unless_asked_for(
     data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -113,10 +113,10 @@ class Ledger:
             raise InputError(f"data must be named, got {self.data!r}")
         object.__setattr__(self, "_most", None if self.limit is None else exact_positive("limit", self.limit))
 
-    def check(self, epsilon: Exact, unit: str) -> None:
-        """Refuse a release that would pass the limit: before anything is read."""
+    def check(self, epsilon: Exact, unit: str) -> bool:
+        """Refuse a release that would pass the limit: before anything is read. Return whether there is a limit."""
         entries = read_ledger(self.path) if os.path.exists(self.path) else []
-        self._require(entries, exact_positive("epsilon", epsilon), unit)
+        return self._require(entries, exact_positive("epsilon", epsilon), unit)
 
     def write(self, what: str, epsilon: Exact, unit: str) -> None:
         """Record a release, or refuse it: before anything leaves."""
@@ -143,19 +143,24 @@ class Ledger:
         entries = read_ledger(self.path) if os.path.exists(self.path) else []
         return sums(entries).get((name, unit), Fraction(0))
 
-    def _require(self, entries: Sequence[Entry], epsilon: Fraction, unit: str) -> None:
-        """Refuse what would pass a limit, this ledger's or the last one written for a data set and unit."""
+    def _require(self, entries: Sequence[Entry], epsilon: Fraction, unit: str) -> bool:
+        """Refuse what would pass a limit, this ledger's or the last one written for a data set and unit.
+
+        Return whether any was there to pass.
+        """
         last = [entry for entry in entries if entry.what == "limit" and entry.unit == unit]
-        limits = {name: entry.epsilon for entry in last for name in entry.data}
-        before = sums(entries) if limits or self._most is not None else {}
+        limits = {name: entry.epsilon for entry in last for name in entry.data if name in self.names}
+        bound = bool(limits) or self._most is not None
+        before = sums(entries) if bound else {}
         for name in self.names:
-            spent = before.get((name, unit), Fraction(0))
+            spent, more = before.get((name, unit), Fraction(0)), epsilon
             for limit in (one for one in (limits.get(name), self._most) if one is not None):
-                if spent + epsilon > limit:
+                if spent + more > limit:
                     raise PrivacyError(
                         f"ε for one {unit} of {name} must stay within {tidy(limit)}, got {tidy(spent)} spent and "
-                        f"{tidy(epsilon)} more"
+                        f"{tidy(more)} more"
                     )
+        return bound
 
 
 def sums(entries: Iterable[Entry]) -> dict[tuple[str, str], Fraction]:
@@ -188,12 +193,21 @@ CHANGED = os.O_RDWR | os.O_CREAT | os.O_APPEND
 def _opened(path: str | os.PathLike[str], flags: int) -> Iterator[tuple[int, list[Entry], str]]:
     """Open a regular file that is no link, and yield it with its entries and the last link of their chain.
 
-    A ledger is never somewhere else than it seems. For one more line (``CHANGED``) everybody else is kept out.
+    A ledger is never somewhere else than it seems. For one more line (``CHANGED``) everybody else is kept out. One that
+    is closed to us is refused: what it forbids is not known.
     """
     import fcntl
 
     name, new = os.fspath(path), not os.path.exists(path)
-    handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+    try:
+        handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+    except PermissionError as error:
+        if flags == CHANGED:
+            raise
+        raise PrivacyError(
+            f"{name} must be readable, as it may hold a limit, got: {error.strerror}; change who may read it, or keep "
+            f"a ledger of your own"
+        ) from None
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise InputError(f"a ledger must be a file, got {name}")

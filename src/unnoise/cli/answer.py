@@ -23,7 +23,7 @@ from pathlib import Path
 from threading import Thread, Timer, current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ConvergenceError, InputError, OverloadError, UnnoiseError
+from ..errors import ConvergenceError, InputError, OverloadError, PrivacyError, UnnoiseError
 from ..noise import DiscreteLaplace
 from ..text import LONGEST_NAME, inert
 from ._request import LISTS, Answering, Profiling, Reporting, Sketching, as_cells, as_names, as_rate, command, read_as
@@ -195,14 +195,14 @@ class Charge:
     """What a command is about to spend.
 
     ledgers : where it is recorded: one that was named, or one in every folder of the data; none for a stream
-    asked : whether the user named the ledger, so that not recording is an error and not a remark
+    asked : those that the user named or that hold a limit, so that not recording is an error and not a remark
     """
 
     ledgers: tuple[Ledger, ...]
     what: str
     epsilon: Fraction
     unit: str
-    asked: bool
+    asked: tuple[Ledger, ...]
 
     def write(self, output: str | None, *, force: bool, folder: bool = False) -> None:
         """Record it: to be called before anything leaves, into an output that nobody else has written meanwhile."""
@@ -213,9 +213,12 @@ class Charge:
             try:
                 ledger.write(self.what, self.epsilon, self.unit)
             except OSError as error:
-                if self.asked:
-                    raise
                 why = f"{os.fspath(ledger.path)}: {error.strerror}"
+                if ledger in self.asked:
+                    raise PrivacyError(
+                        f"a release must be recorded where a ledger or a limit is asked for, and cannot be ({why}); "
+                        f"change who may write there, or name another with --ledger"
+                    ) from None
                 note(f"unnoise: not recorded in a ledger ({why}); --ledger names another place, or off", always=True)
 
 
@@ -235,15 +238,13 @@ def open_charge(request: Recorded, what: str, epsilon: Fraction, unit: str) -> C
     folders = dict.fromkeys(place.resolve().parent for place in places if isinstance(place, Path))
     paths = [where] if where not in ("", "off") else [folder / FILE for folder in folders]
     books = tuple(Ledger(path, data, request.limit) for path in paths)
+    asked = []
     for book in books:
-        try:
-            book.check(epsilon, unit)
-        except PermissionError:
-            if request.ledger is not None or request.limit is not None:
-                raise
+        if book.check(epsilon, unit) or where:
+            asked.append(book)
     if not books and request.limit is not None:
         raise InputError("--limit needs a ledger: give --ledger FILE, and --dataset NAME for standard input")
-    return Charge(books, what, epsilon, unit, asked=bool(where) or request.limit is not None)
+    return Charge(books, what, epsilon, unit, tuple(asked))
 
 
 # ── data that are counted, files that are opened ─────────────────────────────────────────────────────────────────────
