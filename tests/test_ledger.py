@@ -374,6 +374,18 @@ def test_a_limit_binds_whoever_cannot_write_or_read_it(
     assert sums(read_ledger(book)) == {(str(data.resolve()), "occurrence"): Fraction(1)}, "what was recorded at first"
 
 
+def test_a_file_given_twice_spends_twice_under_a_limit(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    twice = ["profile", data, data, "-c", "url", "--twice"]
+    assert run(monkeypatch, "ledger", data, "--limit", "1") == 0
+    capsys.readouterr()
+    assert run(monkeypatch, *twice, "-e", "1") == 2
+    assert "must stay within 1, got 0 spent and 2 more" in capsys.readouterr().err
+    assert run(monkeypatch, *twice, "-e", "1/2") == 0
+    assert sums(read_ledger(data.parent / FILE)) == {(str(data.resolve()), "occurrence"): Fraction(1)}
+
+
 def test_the_same_file_twice_is_refused_unless_asked_for(
     data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

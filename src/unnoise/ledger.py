@@ -146,14 +146,14 @@ class Ledger:
     def _require(self, entries: Sequence[Entry], epsilon: Fraction, unit: str) -> bool:
         """Refuse what would pass a limit, this ledger's or the last one written for a data set and unit.
 
-        Return whether any was there to pass.
+        Return whether any was there to pass. A name given twice is charged twice, here as in :func:`sums`.
         """
         last = [entry for entry in entries if entry.what == "limit" and entry.unit == unit]
         limits = {name: entry.epsilon for entry in last for name in entry.data if name in self.names}
         bound = bool(limits) or self._most is not None
         before = sums(entries) if bound else {}
         for name in self.names:
-            spent, more = before.get((name, unit), Fraction(0)), epsilon
+            spent, more = before.get((name, unit), Fraction(0)), epsilon * self.names.count(name)
             for limit in (one for one in (limits.get(name), self._most) if one is not None):
                 if spent + more > limit:
                     raise PrivacyError(
