@@ -427,3 +427,25 @@ def test_a_ledger_of_any_name_is_the_one_shown(
     assert run(monkeypatch, "ledger", data.parent / "missing") == 2
     assert run(monkeypatch, "ledger", data.parent / "new", "--limit", "3", "--dataset", "x") == 0
     assert [entry.what for entry in read_ledger(data.parent / "new")] == ["limit"]
+
+
+def test_a_limit_that_would_limit_nothing_is_refused(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A mistyped unit, a name without a text, options that nothing would be done with."""
+    sketch = [data, "-c", "url", "-e", "1", "-o", data.parent / "a.sketch"]
+    for command, said in (
+        (["ledger", data, "--limit", "1", "--unit", "persn"], "--unit must be 'occurrence' or 'person', got 'persn'"),
+        (["ledger", data, "--limit", "0"], "--limit must be > 0, got 0"),
+        (["ledger", data, "--limit", "2", "--dataset", ""], "--dataset must be named, got ''"),
+        (["ledger", data, "--unit", "person"], "give --limit E, or leave them out"),
+        (["ledger", data, "--dataset", "visits"], "give --limit E, or leave them out"),
+        (["sketch", *sketch, "--dataset", " "], "--dataset must be named, got ' '"),
+        (["sketch", *sketch, "--limit", "0"], "--limit must be > 0, got 0"),
+        (["sketch", "-", *sketch[1:], "--dataset", "visits"], "--dataset needs a ledger: give --ledger FILE"),
+    ):
+        assert run(monkeypatch, *command) == 2
+        assert said in capsys.readouterr().err
+    assert not (data.parent / FILE).exists()
+    Ledger(data.parent / FILE, "visits").write("release", 1, "household")
+    assert run(monkeypatch, "ledger", data, "--limit", "1", "--unit", "household") == 0, "one that was recorded"

@@ -51,6 +51,9 @@ LONGEST = 1 << 26
 """Bytes of a ledger accepted: hundreds of thousands of releases."""
 
 RELEASES = ("profile", "sketch", "release", "direct", "spark", "shares")
+UNITS = ("occurrence", "person")
+"""Whom ε protects where nobody gives it another name."""
+
 BEGIN = b'{"at": "'
 """How every line begins."""
 
@@ -127,9 +130,16 @@ class Ledger:
             _append(handle, chain, what, self.names, exact, unit)
 
     def set_limit(self, epsilon: Exact, unit: str) -> None:
-        """Write down the most that may be spent on the data from now on; the last limit counts."""
+        """Write down the most that may be spent on the data from now on; the last limit counts.
+
+        A unit of another name is one that was recorded here: a limit for a word that is mistyped would limit nothing.
+        """
+        exact = exact_positive("limit", epsilon)
+        entries = read_ledger(self.path) if os.path.exists(self.path) else []
+        recorded = (entry.unit for entry in entries if entry.what != "limit")
+        check_choice("unit", unit, dict.fromkeys([*UNITS, *recorded]))
         with _opened(self.path, CHANGED) as (handle, _, chain):
-            _append(handle, chain, "limit", self.names, exact_positive("epsilon", epsilon), unit)
+            _append(handle, chain, "limit", self.names, exact, unit)
 
     def release(self, sketch: Any) -> Any:
         """Record what a sketch is about to release, and release it; one that has left already costs nothing again."""

@@ -183,7 +183,8 @@ OPTIONS = {
     "unknown": "--unknown", "clipped": "--clipped", "target": "--target", "shape": "--shape", "person": "--person",
     "groups": "--groups", "noun": "--noun", "at_least": "--at-least", "delimiter": "--delimiter", "quote": "--quote",
     "format": "--format", "merges": "--merges", "items": "--items", "kind": "--kind", "headline": "--headline",
-    "cap": "--max-count", "all_groups": "--all-groups", "twice": "--twice",
+    "cap": "--max-count", "all_groups": "--all-groups", "twice": "--twice", "limit": "--limit",
+    "unit": "--unit", "data": "--dataset",
 }  # fmt: skip
 """What the library calls an argument, and the command line an option."""
 

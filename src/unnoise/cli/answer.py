@@ -230,20 +230,21 @@ def open_charge(request: Recorded, what: str, epsilon: Fraction, unit: str) -> C
     from ..ledger import FILE, Ledger
     from ..reading.formats import expand
 
-    where, names = request.ledger or os.environ.get(SWITCH) or "", request.dataset or ""
-    places = [] if "-" in request.inputs or where == "off" else [p for name in request.inputs for p in expand(name)]
-    if "-" in request.inputs and where not in ("", "off") and not names:
+    where, name = request.ledger or os.environ.get(SWITCH) or "", request.dataset
+    places = [] if "-" in request.inputs or where == "off" else [p for one in request.inputs for p in expand(one)]
+    if "-" in request.inputs and where not in ("", "off") and name is None:
         raise InputError("standard input needs a name in the ledger: give --dataset NAME")
-    data = names or [str(place.resolve()) if isinstance(place, Path) else place for place in places]
+    data = [str(place.resolve()) if isinstance(place, Path) else place for place in places]
     folders = dict.fromkeys(place.resolve().parent for place in places if isinstance(place, Path))
-    paths = [where] if where not in ("", "off") else [folder / FILE for folder in folders]
-    books = tuple(Ledger(path, data, request.limit) for path in paths)
+    files = [where] if where not in ("", "off") else [folder / FILE for folder in folders]
+    books = tuple(Ledger(file, data if name is None else name, request.limit) for file in files)
     asked = []
     for book in books:
         if book.check(epsilon, unit) or where:
             asked.append(book)
-    if not books and request.limit is not None:
-        raise InputError("--limit needs a ledger: give --ledger FILE, and --dataset NAME for standard input")
+    if not books and (request.limit is not None or (name is not None and not where)):
+        option = "--dataset" if request.limit is None else "--limit"
+        raise InputError(f"{option} needs a ledger: give --ledger FILE, and --dataset NAME for standard input")
     return Charge(books, what, epsilon, unit, tuple(asked))
 
 
