@@ -370,7 +370,8 @@ def test_a_limit_binds_whoever_cannot_write_or_read_it(
             assert run(patch, *commands) == 2
             said = capsys.readouterr()
             assert ("may hold a limit" if reading else "must be recorded where") in said.err
-            assert said.err.count("\n") == 1 and not said.out and not output.exists()
+            assert (said.err.count("\n"), said.out) == (1, "")
+            assert not output.exists()
     assert sums(read_ledger(book)) == {(str(data.resolve()), "occurrence"): Fraction(1)}, "what was recorded at first"
 
 
