@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import unnoise as un
 from command_tools import run_in
 from unnoise.errors import InputError
 from unnoise.reading import badrows, formats
@@ -302,13 +303,61 @@ def test_other_types_are_refused_with_a_cast(tmp_path):
     assert 'CAST("x" AS BIGINT) AS "x"' in fault(lambda: list(open_source([path]).batches(wanted)))
 
 
-def test_missing_column_names_the_near_ones(tmp_path):
+def test_missing_column_names_the_near_ones(tmp_path, monkeypatch):
     path = write(tmp_path, "csv")
+    monkeypatch.setattr("unnoise.reading.formats.on_terminal", lambda: True)
     message = fault(lambda: list(open_source([path]).batches(Wanted(columns=("X",)))))
     assert message == f"{path}: no column 'X'; did you mean x?"
     assert "there is x, y" in fault(lambda: list(open_source([path]).batches(Wanted(columns=("customer",)))))
     stream = io.BytesIO(path.read_bytes())
     assert "did you mean x?" in fault(lambda: list(open_source(["-"], stream=stream).batches(Wanted(columns=("X",)))))
+
+
+FIRST = "alice@example.org,ill,2026"
+
+
+def test_a_first_line_that_may_be_a_row_stands_in_no_log(tmp_path, monkeypatch):
+    """Names of a CSV are shown on a terminal alone, whoever asks for them; those of a schema are shown anywhere."""
+    path, one, other = tmp_path / "a.csv", tmp_path / "one.csv", tmp_path / "b.csv"
+    path.write_text(f"{FIRST}\nbob@example.org,well,2026\n")
+    one.write_text("alice@example.org ill\n")
+    other.write_text("bob,well,2026\n")
+    near = Wanted(columns=("alice@example.com",))
+    asked = [
+        lambda: list(open_source([path]).batches(near)),
+        lambda: list(open_source([one]).batches(near)),
+        lambda: list(open_source(["-"], stream=io.BytesIO(path.read_bytes())).batches(near)),
+        lambda: open_source([path, other], sql="SELECT * FROM data").schema(),
+        *(
+            lambda sql=sql: list(open_source([path], sql=sql).batches(near))
+            for sql in (
+                "SELECT * FROM data", "SELECT nope FROM data", "SELECT d.nope FROM data d",
+                "SELECT a.* FROM data a JOIN data b USING (nope)", "SELECT * FROM data UNION SELECT 1 AS x FROM data",
+            )
+        ),
+    ]  # fmt: skip
+    for ask in asked:
+        said = fault(ask)
+        assert not any(word in said for word in ("example.org", "ill", "bob", "well", "2026")), said
+    monkeypatch.setattr("unnoise.reading.formats.on_terminal", lambda: True)
+    monkeypatch.setattr("unnoise.reading.source.on_terminal", lambda: True)
+    monkeypatch.setattr("unnoise.reading.badrows.on_terminal", lambda: True)
+    assert sum("example.org" in fault(ask) for ask in asked) >= 6, "the control: on a terminal"
+
+
+def test_a_first_line_that_nobody_named_is_no_label_of_a_sketch(tmp_path):
+    """A file of one column needs no --column; without its header, a value would leave in every copy of the sketch."""
+    path, output = tmp_path / "one.csv", tmp_path / "one.sketch"
+    path.write_text("alice@example.org\nbob@example.org\n")
+    for words, expected in (((), ()), (("-c", "alice@example.org"), ("alice@example.org",))):
+        assert run_in(tmp_path, "sketch", path, *words, "-e", "1", "--force", "-o", output).returncode == 0
+        assert un.Sketch.load(output).labels.column == expected
+        assert (b"alice" in output.read_bytes()) is bool(expected)
+
+
+def test_columns_of_a_schema_are_named_anywhere(tmp_path):
+    path = write(tmp_path, "parquet")
+    assert "did you mean x?" in fault(lambda: list(open_source([path]).batches(Wanted(columns=("X",)))))
 
 
 def test_bad_names_and_options(tmp_path):

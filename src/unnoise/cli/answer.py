@@ -265,9 +265,10 @@ def sketch_data(
     types = None if late else source.item_types(wanted)
     domain = None if request.domain is None else _domain(request.domain, request, source, wanted)
     said = {name: text for name, text in (labels or {}).items() if text is not None}
+    named = wanted.columns if request.column or not source.first_line else ()  # a first line may be a row
     common: dict[str, Any] = {
         "epsilon": request.spent, "max_contributions": request.max_contributions, "pan_private": request.pan_private,
-        "labels": {**said, "column": [inert(column)[:LONGEST_NAME] for column in wanted.columns]},
+        "labels": {**said, "column": [inert(column)[:LONGEST_NAME] for column in named]},
     }  # fmt: skip
     groups = None if request.groups is None else check_names(as_names(request.groups))
     make: Callable[[], Sketch]
@@ -287,6 +288,7 @@ def sketch_data(
 
 
 def _source(request: Counting) -> tuple[Source, Wanted]:
+    from ..reading.formats import told
     from ..reading.source import Wanted, open_source
 
     source = open_source(request.inputs, twice=request.twice, **read_as(vars(request)))
@@ -295,7 +297,7 @@ def _source(request: Counting) -> tuple[Source, Wanted]:
     columns = request.column or source.unnamed_item()
     if not columns:
         found = source.columns() if source.places and not source.headless else []
-        raise InputError("--column is required" + (f": there is {', '.join(found[:12])}" if found else ""))
+        raise InputError("--column is required" + (f": {told(found, first_line=source.first_line)}" if found else ""))
     if len(set(columns)) != len(columns):
         raise InputError(f"--column must name each column once, got {', '.join(columns)}")
     wanted = Wanted(

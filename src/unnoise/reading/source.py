@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import os
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -41,6 +42,7 @@ from .formats import (
     format_of,
     item_column,
     no_rows,
+    on_terminal,
     open_bytes,
     require_columns,
     require_once,
@@ -106,6 +108,7 @@ class Source:
 
     wheres : what is read one after the other: each file, or once the stream or the query over all of them
     headless : whether the rows alone tell the columns, so that nothing is known of them where there are no rows
+    first_line : whether a first line names the columns, so that errors name them on a terminal only: it may be a row
     """
 
     name: str
@@ -117,12 +120,16 @@ class Source:
     given: str | None = None
     wheres: Sequence[Location | None] = field(init=False, compare=False)
     headless: bool = field(init=False, compare=False)
+    first_line: bool = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         kind, over_all = self.kind, self.kind is QUERY or not self.places
         unnamed = not kind.typed and kind.item is None and not self.dialect.header
         object.__setattr__(self, "wheres", (None,) if over_all else self.places)
         object.__setattr__(self, "headless", unnamed or kind.name == "ndjson")
+        kinds = [FORMATS[format_of(place, self.given)] for place in self.places] if kind is QUERY else [kind]
+        lines = self.dialect.header and any(one.delimiter for one in kinds)
+        object.__setattr__(self, "first_line", lines)
 
     def unnamed_item(self) -> tuple[str, ...]:
         """Return the column of the items where nobody names one, by the format and the first line, never by rows.
@@ -191,7 +198,7 @@ class Source:
         with _readable(self, where):
             schema = self._schema(where, wanted)
         label = str(where or self.name)
-        require_columns(label, wanted.names, list(schema))
+        require_columns(label, wanted.names, list(schema), first_line=self.first_line)
         empty = pl.DataFrame([no_rows(name, schema[name], label) for name in wanted.names])
         self._clean(empty, wanted, where, 0)  # refuses columns of a wrong type
         items = [item_column(empty[name], label).dtype == pl.Int64 for name in wanted.columns]
@@ -261,7 +268,7 @@ class Source:
                 return  # nothing to read, and no mistake
             else:
                 lazy = self._lazy(where, wanted)
-                require_columns(label, names, lazy.collect_schema().names())
+                require_columns(label, names, lazy.collect_schema().names(), first_line=self.first_line)
                 texts = uuid_columns(where, kind.name, names) if kind.typed else []
                 viewed = viewed_batches(where, names) if where and kind.name == "arrow" and not texts else None
                 found = viewed or collect_batches(lazy.select(names), chunk, whole_rows=not kind.typed)
@@ -275,7 +282,7 @@ class Source:
         if kind.stream is None:
             raise InputError(f"{label}: {kind.name} cannot be read as a stream; decompress it to a file first")
         dialect = self.dialect
-        require: Callable[[list[str]], None] = lambda have: require_columns(label, wanted.names, have)  # noqa: E731
+        require = partial(require_columns, label, wanted.names, first_line=self.first_line)
         with nullcontext(self.stream) if where is None else open_bytes(where) as opened:
             assert opened is not None
             if where is None and not kind.typed and isinstance(opened, BufferedReader):
@@ -313,7 +320,9 @@ class Source:
         for place, schema in zip(self.places, schemas):
             if list(schema) != list(first):
                 must, got = (", ".join(list(one)[:12]) for one in (first, schema))
-                raise InputError(f"{place}: a query needs the columns of {self.places[0]}, {must}, in order, got {got}")
+                shown = not self.first_line or on_terminal()
+                said = f", {must}, in order, got {got}" if shown else " in order, got others"
+                raise InputError(f"{place}: a query needs the columns of {self.places[0]}{said}")
             for name, kind in schema.items():
                 if kind != first[name]:
                     raise InputError(
