@@ -24,7 +24,7 @@ import unnoise as un
 from command_tools import run_in
 from unnoise.errors import InputError
 from unnoise.reading import badrows, formats
-from unnoise.reading.source import FORMATS, Wanted, open_source
+from unnoise.reading.source import FILES, FORMATS, Wanted, open_source
 from unnoise.sketches.inputs import Rows
 
 ROWS = [("00123", "a"), ("7", "b"), ("", "c"), (None, "d"), ("x,y", "e"), ('q"q', "f"), ("two\nlines", "g"), ("ü", "h")]
@@ -358,6 +358,87 @@ def test_a_first_line_that_nobody_named_is_no_label_of_a_sketch(tmp_path):
 def test_columns_of_a_schema_are_named_anywhere(tmp_path):
     path = write(tmp_path, "parquet")
     assert "did you mean x?" in fault(lambda: list(open_source([path]).batches(Wanted(columns=("X",)))))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT s AS x FROM {}",
+        "select s as x from READ_CSV ('{path}')",
+        'SELECT s AS x FROM "read_csv"(\'{path}\')',
+        "SELECT s AS x FROM read_csv/* */('{path}')",
+        "WITH data AS (SELECT s AS x FROM {}) SELECT x FROM data",
+        "SELECT x FROM data WHERE x IN (SELECT s FROM {})",
+        "CREATE TABLE t AS SELECT s AS x FROM {}",
+        "SELECT s AS x FROM {} -- it's",
+        "SELECT s AS x /* /* */ ' */ FROM {} --'",
+        "SELECT $q$'$q$, s AS x FROM {} --'",
+        "SELECT E'\\''' AS y, s AS x FROM {}",
+        "SELECT '''' AS y, s AS x FROM {} --'",
+        "SELECT s AS x FROM read_parquet('{path}')",
+        "SELECT s AS x FROM read_ipc('{path}')",
+        "SELECT s AS x FROM read_json('{path}')",
+    ],
+)
+def test_a_query_reads_the_inputs_and_no_other_file(query, tmp_path):
+    path, secret = write(tmp_path, "csv"), tmp_path / "secret.csv"
+    secret.write_text("s\nalice\n")
+    sql = query.replace("{}", f"read_csv('{secret}')").replace("{path}", str(secret))
+    said = fault(lambda: list(open_source([path], sql=sql).batches(X)))
+    assert "--sql reads the table data, which is all inputs, and no other file: leave out " in said
+
+
+def test_the_functions_of_polars_that_read_files_are_known(tmp_path):
+    """A name that polars takes for a function of tables is in the list; the control: it refuses all others."""
+    words = ("csv", "ipc", "json", "ndjson", "parquet", "avro", "delta", "excel", "database", "lines", "text", "file")
+    with pl.SQLContext({"data": pl.DataFrame({"x": [1]})}) as context:
+        for name in (f"{verb}{word}" for verb in ("read_", "scan_", "") for word in words):
+            with pytest.raises(Exception, match=r"No such file|is not a supported table function") as error:
+                context.execute(f"SELECT * FROM {name}('{tmp_path / 'none'}')", eager=True)
+            assert ("No such file" in str(error.value)) <= bool(FILES.fullmatch(name))
+        for place in (tmp_path / "a.csv", "https://example.org/a.csv"):
+            with pytest.raises(Exception, match="was not found"):
+                context.execute(f"SELECT * FROM '{place}'", eager=True)
+
+
+def test_a_text_may_speak_of_such_functions(tmp_path):
+    path = write(tmp_path, "csv")
+    for sql in (
+        "SELECT x FROM data WHERE x != 'read_csv(y)'", "SELECT x FROM data WHERE x != 'it''s read_csv' AND x != '--'",
+        'SELECT x, \'read_csv\' AS "it\'s" FROM data',
+    ):  # fmt: skip
+        assert items(open_source([path], sql=sql).batches(X))
+
+
+def test_a_database_reads_no_other_file(tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    secret = tmp_path / "secret.csv"
+    secret.write_text("s\nalice\n")
+    with duckdb.connect(str(tmp_path / "a.duckdb")) as base:
+        base.execute("CREATE TABLE t AS SELECT 'a' AS x; CREATE VIEW v AS SELECT x FROM t")
+        base.execute(f"CREATE VIEW outside AS SELECT s AS x FROM read_csv('{secret}')")
+    path = tmp_path / "a.duckdb"
+    for sql in ("SELECT x FROM t", "SELECT x FROM v", "SELECT t.x FROM t JOIN v USING (x)"):
+        assert items(open_source([path], sql=sql).batches(X)) == [("a",)]
+    for sql in (
+        f"SELECT s AS x FROM '{secret}'", f"SELECT s AS x FROM read_csv('{secret}')", "SELECT x FROM outside",
+        f"SELECT content AS x FROM read_text('{secret}')", f"SELECT file AS x FROM glob('{tmp_path}/*')",
+        f"SELECT x FROM t) LIMIT 0; SET enable_external_access=true; SELECT s AS x FROM (FROM '{secret}'",
+    ):  # fmt: skip
+        said = fault(lambda: list(open_source([path], sql=sql).batches(X)))  # noqa: B023
+        assert "the query failed" in said
+        assert "alice" not in said
+
+
+def test_sqlite_attaches_no_other_file(tmp_path, monkeypatch):
+    with closing(sqlite3.connect(tmp_path / "a.db")) as base, base:
+        base.execute("CREATE TABLE t AS SELECT 'a' AS x")
+    opened: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: opened.append(connect(*a, **k)) or opened[-1])
+    assert items(open_source([tmp_path / "a.db"], sql="SELECT x FROM t").batches(X))
+    with pytest.raises(sqlite3.DatabaseError, match="not authorized"):
+        opened[-1].execute(f"ATTACH '{tmp_path / 'other.db'}' AS other")
 
 
 def test_bad_names_and_options(tmp_path):

@@ -97,6 +97,8 @@ def _explain_query(first: str, sql: str) -> str:
         hint = "; columns of CSV are text: write CAST(name AS BIGINT)"
     elif "relation" in first and "not found" in first:
         hint = "; the table is called data"
+    elif first.startswith(("Permission Error", "not authorized")):
+        hint = "; a query reads the tables of its own database, and no other file"
     return f"the query failed: {first}{hint}"
 
 

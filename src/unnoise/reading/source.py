@@ -15,6 +15,7 @@ terminal and nowhere else; a row that cannot be read is named on standard error.
 from __future__ import annotations
 
 import os
+import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -64,6 +65,12 @@ NO_FLOATS = "must hold text or integers to name groups, got floats, whose texts 
 
 WORDS = {"int": "integers", "str": "text"}
 """What errors call the types of a column."""
+
+FILES = re.compile(r"\b(?:read|scan)_(?:csv|ipc|json|ndjson|parquet|avro|delta|iceberg|lines)\b", re.IGNORECASE)
+"""Functions of polars' SQL that read files: it has csv, ipc, json and parquet by now."""
+
+TEXTS = re.compile(r"""(--|/\*|[$#\[]|'''|[\w&]['"`])|'[^']*'|"[^"]*"|`[^`]*`""")
+"""Texts and quoted names of a query; first comments and other kinds of text, which dialects end in different places."""
 
 CHUNK = 1 << 20
 """Rows in a batch, half as many where columns are text: fewer would cost time, more would cost memory."""
@@ -310,8 +317,9 @@ class Source:
         if where is not None:
             return tables[0]
         self._require_one_schema([table.collect_schema() for table in tables])
+        assert self.sql is not None
+        _require_own_table(self.sql)
         with pl.SQLContext({"data": pl.concat(tables)}) as context:
-            assert self.sql is not None
             return context.execute(self.sql, eager=False)
 
     def _require_one_schema(self, schemas: Sequence[pl.Schema]) -> None:
@@ -427,6 +435,18 @@ def _standard_input(
     if kind.stream is None:
         raise InputError(f"{kind.name} cannot be read from standard input; write it to a file first")
     return Source("standard input", kind, (), dialect, None, stream or standard_input())
+
+
+def _require_own_table(sql: str) -> None:
+    """Refuse a query over files that names a function which reads others, past their ledgers and limits.
+
+    Names in a text are let pass, but where it is not plain where the text ends.
+    """
+    plain = "\\" not in sql and not any(found[1] for found in TEXTS.finditer(sql))
+    code = TEXTS.sub(lambda found: "''" if found[0].startswith("'") else found[0], sql) if plain else sql
+    named = FILES.search(code)
+    if named:
+        raise InputError(f"--sql reads the table data, which is all inputs, and no other file: leave out {named[0]}")
 
 
 def _begins(where: Path) -> bytes:
