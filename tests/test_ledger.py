@@ -15,7 +15,7 @@ import pytest
 import unnoise as un
 from unnoise.cli import main
 from unnoise.errors import FormatError, InputError, PrivacyError
-from unnoise.ledger import FILE, Ledger, read_ledger, sums
+from unnoise.ledger import FILE, QUERIED, Ledger, read_ledger, sums
 
 
 def book(folder: Path, **options: Any) -> Ledger:
@@ -385,6 +385,49 @@ def test_a_file_given_twice_spends_twice_under_a_limit(
     assert "must stay within 1, got 0 spent and 2 more" in capsys.readouterr().err
     assert run(monkeypatch, *twice, "-e", "1/2") == 0
     assert sums(read_ledger(data.parent / FILE)) == {(str(data.resolve()), "occurrence"): Fraction(1)}
+
+
+def test_a_file_given_twice_is_charged_twice_under_any_name(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """But for persons, who are limited over both copies; the promise says what the ledger says."""
+    os.link(data, data.parent / "hard.csv")
+    other = data.parent / "x.ledger"
+    rest = ["-c", "url", "-e", "1", "--twice", "--ledger", other]
+    for file, more, unit in (
+        (data, ["--dataset", "visits"], "occurrence"), (data.parent / "hard.csv", [], "occurrence"),
+        (data, ["--dataset", "visits", "--person", "user", "--max-contributions", "2"], "person"),
+    ):  # fmt: skip
+        for sketched in ([], ["--sketch", "--cells", "2^10"]):
+            other.unlink(missing_ok=True)
+            assert run(monkeypatch, "profile", data, file, *rest, *more, *sketched) == 0
+            said = " ".join(capsys.readouterr().out.split())
+            assert set(sums(read_ledger(other)).values()) == {Fraction(1 + (unit == "occurrence"))}
+            assert ("given 2 times counts as often: ε = 2 for what is in it" in said) is (unit == "occurrence")
+
+
+def test_rows_of_a_query_are_called_so_and_spend_from_the_limit_of_occurrences(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A query may join or copy a row: the page and the ledger say that a row of its result is what has this ε."""
+    query = ["--sql", 'SELECT a.url AS url, a."user" AS who FROM data a JOIN data b ON a.url = b.url', "-e", "1"]
+    name = str(data.resolve())
+    for more in ([], ["--sketch", "--cells", "2^10"], ["--json"]):
+        assert run(monkeypatch, "profile", data, *query, "-c", "url", *more) == 0
+        assert "is one row of the query's result" in " ".join(capsys.readouterr().out.split())
+    assert sums(read_ledger(data.parent / FILE)) == {(name, QUERIED): Fraction(3)}
+    assert QUERIED == "row of the query's result"
+    assert run(monkeypatch, "profile", data, "-c", "url", "-e", "1") == 0
+    assert "query" not in capsys.readouterr().out, "the control"
+    assert run(monkeypatch, "ledger", data, "--limit", "5") == 0
+    assert run(monkeypatch, "profile", data, *query, "-c", "url") == 0
+    for words in ([*query, "-c", "url"], ["-c", "url", "-e", "1"]):
+        assert run(monkeypatch, "profile", data, *words) == 2
+        assert "must stay within 5, got 5 spent and 1 more" in capsys.readouterr().err
+    persons = ["--person", "who", "--max-contributions", "2"]
+    assert run(monkeypatch, "profile", data, *query, "-c", "url", *persons) == 0
+    assert "are those whom the rows of the query's result name" in " ".join(capsys.readouterr().out.split())
+    assert sums(read_ledger(data.parent / FILE))[name, "person"] == 1
 
 
 def test_the_same_file_twice_is_refused_unless_asked_for(

@@ -11,7 +11,8 @@ Lines are chained, so that one taken out or changed is noticed::
     chain₀ = SHA-256("unnoise ledger 1\\n"),  chain_i = SHA-256(chain_{i−1} ‖ line i as JSON without its chain)
 
 in hexadecimal, keys sorted, no spaces, UTF-8. A line cut short at the end is one whose release never left, and goes.
-Sums are kept apart by unit: ε for one occurrence and ε for one person are different promises.
+Sums are kept apart by unit: ε for one occurrence and ε for one person are different promises. A limit for occurrences
+also binds releases for rows of a query's result.
 
 Several sketches together reveal the ε added up over the noises in them (:func:`total_budget`). Every sketch is a sum of
 noise vectors with the data counted under them, and carries the identities of those noises. All files together are
@@ -53,6 +54,12 @@ LONGEST = 1 << 26
 RELEASES = ("profile", "sketch", "release", "direct", "spark", "shares")
 UNITS = ("occurrence", "person")
 """Whom ε protects where nobody gives it another name."""
+
+QUERIED = "row of the query's result"
+"""The unit where a query gives the rows: it may join or copy a row of the data, which then counts as often."""
+
+COUNTED = {QUERIED: "occurrence"}
+"""Units that spend from the limit of another one."""
 
 BEGIN = b'{"at": "'
 """How every line begins."""
@@ -113,7 +120,7 @@ class Ledger:
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", (self.data,) if isinstance(self.data, str) else tuple(self.data))
         if not self.names or not all(isinstance(name, str) and name.strip() for name in self.names):
-            raise InputError(f"data must be named, got {self.data!r}")
+            raise InputError(f"data must be named, got {', '.join(map(repr, self.names)) or 'none'}")
         object.__setattr__(self, "_most", None if self.limit is None else exact_positive("limit", self.limit))
 
     def check(self, epsilon: Exact, unit: str) -> bool:
@@ -158,12 +165,15 @@ class Ledger:
 
         Return whether any was there to pass. A name given twice is charged twice, here as in :func:`sums`.
         """
-        last = [entry for entry in entries if entry.what == "limit" and entry.unit == unit]
+        kind = COUNTED.get(unit, unit)
+        last = [entry for entry in entries if entry.what == "limit" and COUNTED.get(entry.unit, entry.unit) == kind]
         limits = {name: entry.epsilon for entry in last for name in entry.data if name in self.names}
         bound = bool(limits) or self._most is not None
         before = sums(entries) if bound else {}
         for name in self.names:
-            spent, more = before.get((name, unit), Fraction(0)), epsilon * self.names.count(name)
+            units = [kind, *(one for one, whose in COUNTED.items() if whose == kind)]
+            spent = sum((before.get((name, one), Fraction(0)) for one in units), Fraction(0))
+            more = epsilon * self.names.count(name)
             for limit in (one for one in (limits.get(name), self._most) if one is not None):
                 if spent + more > limit:
                     raise PrivacyError(

@@ -12,6 +12,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from threading import Thread, Timer, current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConvergenceError, InputError, OverloadError, PrivacyError, UnnoiseError
-from ..noise import DiscreteLaplace
+from ..noise import DiscreteLaplace, tidy
 from ..text import LONGEST_NAME, inert
 from ._request import LISTS, Answering, Profiling, Reporting, Sketching, as_cells, as_names, as_rate, command, read_as
 
@@ -86,7 +87,7 @@ def profile(request: Profiling) -> None:
         profiles = reconstruct_all(sketches, method=request.method, max_count=request.max_count)
     except (ConvergenceError, OverloadError) as error:
         raise type(error)(f"{error}; this try spent its ε, so plan the next one") from None
-    show_profiles(profiles, target.guarantee, request, asked)
+    show_profiles(profiles, target.guarantee + charge.remark, request, asked)
 
 
 @command(
@@ -114,7 +115,7 @@ def sketch(request: Sketching) -> None:
     charge.write(request.output, force=request.force, folder=grouped)
     save_sketch(target, request.output, new=not request.force)
     if request.output != "-":
-        note(f"{request.output}: {target.guarantee}")
+        note(f"{request.output}: {target.guarantee}{charge.remark}")
 
 
 @command(
@@ -190,12 +191,23 @@ def _from_histogram(request: Answering, path: Path) -> Profile:
 # ── what is recorded ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+ROWS_OF_QUERY = (
+    " The occurrence that has this ε is one row of the query's result: a row of the data that the query joins or "
+    "copies counts as often."
+)
+PERSONS_OF_QUERY = (
+    " The persons are those whom the rows of the query's result name: what the query puts into the rows of others is "
+    "not limited."
+)
+
+
 @dataclass(frozen=True)
 class Charge:
     """What a command is about to spend.
 
     ledgers : where it is recorded: one that was named, or one in every folder of the data; none for a stream
     asked : those that the user named or that hold a limit, so that not recording is an error and not a remark
+    remark : what the promise has to say besides, where a row of the data may count several times
     """
 
     ledgers: tuple[Ledger, ...]
@@ -203,6 +215,7 @@ class Charge:
     epsilon: Fraction
     unit: str
     asked: tuple[Ledger, ...]
+    remark: str
 
     def write(self, output: str | None, *, force: bool, folder: bool = False) -> None:
         """Record it: to be called before anything leaves, into an output that nobody else has written meanwhile."""
@@ -225,19 +238,25 @@ class Charge:
 def open_charge(request: Recorded, what: str, epsilon: Fraction, unit: str) -> Charge:
     """Return what the request is about to spend, after a look at the limit and before any look at the data.
 
-    The ledger is the one named, or one in every folder of the data; there is none for a stream without a name.
+    The ledger is the one named, or one in every folder of the data; there is none for a stream without a name. A file
+    that is given twice is charged twice, whatever its names, but for persons, who are limited over all that is read.
     """
-    from ..ledger import FILE, Ledger
+    from ..ledger import FILE, QUERIED, Ledger
     from ..reading.formats import expand
 
+    unit = QUERIED if request.sql and unit == "occurrence" else unit
     where, name = request.ledger or os.environ.get(SWITCH) or "", request.dataset
-    places = [] if "-" in request.inputs or where == "off" else [p for one in request.inputs for p in expand(one)]
+    places = [] if "-" in request.inputs else [place for one in request.inputs for place in expand(one)]
     if "-" in request.inputs and where not in ("", "off") and name is None:
         raise InputError("standard input needs a name in the ledger: give --dataset NAME")
-    data = [str(place.resolve()) if isinstance(place, Path) else place for place in places]
-    folders = dict.fromkeys(place.resolve().parent for place in places if isinstance(place, Path))
-    files = [where] if where not in ("", "off") else [folder / FILE for folder in folders]
-    books = tuple(Ledger(file, data if name is None else name, request.limit) for file in files)
+    found = {place: os.stat(place)[1:3] if isinstance(place, Path) else place for place in places}
+    often = Counter({} if unit == "person" else (found[place] for place in places))
+    paths = {str(place.resolve() if isinstance(place, Path) else place): often[found[place]] or 1 for place in places}
+    times = max(paths.values(), default=1)
+    data = tuple(Counter(paths if name is None else {name: times}).elements())
+    beside = dict.fromkeys(place.resolve().parent / FILE for place in places if isinstance(place, Path))
+    files = [] if where == "off" else [where] if where else list(beside)
+    books = tuple(Ledger(file, data, request.limit) for file in files)
     asked = []
     for book in books:
         if book.check(epsilon, unit) or where:
@@ -245,7 +264,10 @@ def open_charge(request: Recorded, what: str, epsilon: Fraction, unit: str) -> C
     if not books and (request.limit is not None or (name is not None and not where)):
         option = "--dataset" if request.limit is None else "--limit"
         raise InputError(f"{option} needs a ledger: give --ledger FILE, and --dataset NAME for standard input")
-    return Charge(books, what, epsilon, unit, tuple(asked))
+    remark = "" if not request.sql else ROWS_OF_QUERY if unit == QUERIED else PERSONS_OF_QUERY
+    if times > 1:
+        remark += f" A file that is given {times} times counts as often: ε = {tidy(times * epsilon)} for what is in it."
+    return Charge(books, what, epsilon, unit, tuple(asked), remark)
 
 
 # ── data that are counted, files that are opened ─────────────────────────────────────────────────────────────────────
@@ -496,4 +518,4 @@ def direct_profiles(request: Profiling) -> tuple[dict[str, DirectProfile], str]:
         profiles = release_and_answer(exact, unit, request.spent, whole=whole, top=request.max_count)
     if groups is not None and whole is None:
         note("no row for all groups: their rows would be released a second time; --all-groups 1/2 gives it half of ε")
-    return profiles, next(iter(profiles.values())).guarantee
+    return profiles, next(iter(profiles.values())).guarantee + charge.remark
