@@ -406,6 +406,20 @@ def test_a_file_given_twice_is_charged_twice_under_any_name(
             assert ("given 2 times counts as often: ε = 2 for what is in it" in said) is (unit == "occurrence")
 
 
+def test_a_sketch_is_made_with_words_for_what_its_file_cannot_say(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = [data, "-c", "url", "-e", "1", "-o", data.parent / "a.sketch"]
+    for more, said in (
+        ([], ""), (["--sql", "SELECT url FROM data"], "one row of the query's result"),
+        ([data, "--twice"], "A file that is given 2 times counts as often: ε = 2 for what is in it."),
+    ):  # fmt: skip
+        assert run(monkeypatch, "sketch", *asked, *more) == 0
+        error = capsys.readouterr().err
+        assert said in error
+        assert bool(error) is bool(said)
+
+
 def test_rows_of_a_query_are_called_so_and_spend_from_the_limit_of_occurrences(
     data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -226,7 +226,7 @@ def _opened(path: str | os.PathLike[str], flags: int) -> Iterator[tuple[int, lis
             raise
         raise PrivacyError(
             f"{name} must be readable, as it may hold a limit, got: {error.strerror}; change who may read it, or keep "
-            f"a ledger of your own"
+            f"a ledger of your own (--ledger FILE)"
         ) from None
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):

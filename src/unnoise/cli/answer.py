@@ -115,7 +115,7 @@ def sketch(request: Sketching) -> None:
     charge.write(request.output, force=request.force, folder=grouped)
     save_sketch(target, request.output, new=not request.force)
     if request.output != "-":
-        note(f"{request.output}: {target.guarantee}{charge.remark}")
+        note(f"{request.output}: {target.guarantee}{charge.remark}", always=bool(charge.remark))  # no file says it
 
 
 @command(
