@@ -60,13 +60,16 @@ def test_every_option_has_help_and_every_command_examples():
 
 
 def test_the_messages_quoted_are_the_real_ones(tmp_path):
+    import polars as pl
+
     from unnoise.errors import InputError
     from unnoise.reading.source import Wanted, open_source
 
     (tmp_path / "visits.csv").write_text("url,a,b\n" + "x,1,2\n" * 16 + "x,1,2,3\n")
+    pl.DataFrame({"url": ["x"]}).write_parquet(tmp_path / "visits.parquet")
     (tmp_path / "ids.csv").write_text("id\n1\n2\nx3\n")
     for file, wanted in (
-        ("visits.csv", Wanted(columns=("ulr",))),
+        ("visits.parquet", Wanted(columns=("ulr",))),
         ("visits.csv", Wanted(columns=("url",))),
         ("ids.csv", Wanted(columns=("id",), integers=True)),
     ):

@@ -48,6 +48,32 @@ def test_messages_speak_of_options(visits, arguments, expected) -> None:
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["profile", "FILE", "-e", "1", one] for one in ("--dataset", "-c", "--noun", "--title", "--by", "--sql")),
+        ["profile", "FILE", "-c", "user", "-e", "1", "--by", "page", "--groups"],
+        ["sketch", "FILE", "-c", "user", "-e", "1", "-o", "a.sketch", "--label"],
+        ["ledger", "FILE", "--limit", "3", "--unit"],
+        ["ledger", "FILE", "--limit", "3", "--dataset"],
+        ["share", "task", "-e", "1", "-o", "a.task", "--epoch"],
+        ["plan", "-e"],
+    ],
+    ids=lambda words: f"{words[0]} {words[-1]}",
+)
+def test_every_text_of_the_command_line_is_utf_8(words, visits) -> None:
+    """Python makes surrogates of other bytes, which a ledger, a page or a sketch cannot hold."""
+    _, error = run(*[visits if word == "FILE" else word for word in words], "K\udce4", code=2)
+    option = {"-c": "--column", "-e": "--epsilon"}.get(words[-1], words[-1])
+    assert error == f"unnoise: {option} must be UTF-8, got other bytes: 'K\\udce4'\n"
+
+
+def test_files_may_have_names_of_any_bytes(visits, tmp_path) -> None:
+    odd = tmp_path / "K\udce4.sketch"
+    run("sketch", visits, "-c", "user", "-e", "1", "-o", odd)
+    assert "ε = 1" in run("inspect", odd)[0]
+
+
 def test_only_arguments_become_options() -> None:
     assert _app.in_options("use clipped=True and max_count=7, got x") == "use --clipped and --max-count 7, got x"
     for same in ("rate.csv: no such file", "the domain must hold items", "cells_of must be"):

@@ -15,7 +15,7 @@ import pytest
 import unnoise as un
 from unnoise.cli import main
 from unnoise.errors import FormatError, InputError, PrivacyError
-from unnoise.ledger import FILE, Ledger, read_ledger, sums
+from unnoise.ledger import FILE, QUERIED, Ledger, read_ledger, sums
 
 
 def book(folder: Path, **options: Any) -> Ledger:
@@ -334,6 +334,116 @@ def test_a_ledger_that_cannot_be_written(
     assert (data.parent / "c.sketch").exists()
 
 
+def closed(monkeypatch: pytest.MonkeyPatch, path: Path, *, reading: bool) -> None:
+    """Let nobody write to a file, nor read it where ``reading`` says so: tests may run as root, who always may."""
+    before = os.open
+
+    def refuse(name: Any, flags: int, *rest: Any, **options: Any) -> int:
+        if os.fspath(name) == str(path) and (reading or flags & os.O_RDWR):
+            raise PermissionError(13, "Permission denied", str(path))
+        return before(name, flags, *rest, **options)
+
+    monkeypatch.setattr(os, "open", refuse)
+
+
+@pytest.mark.parametrize("reading", [False, True])
+def test_a_limit_binds_whoever_cannot_write_or_read_it(
+    reading: bool, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where no limit is written, a ledger that cannot be written to is a remark; one that is closed may hold one."""
+    asked = [data, "-c", "url", "-e", "1"]
+    book, output = data.parent / FILE, data.parent / "a.sketch"
+    assert run(monkeypatch, "sketch", *asked, "-o", output) == 0
+    for commands in (("sketch", *asked, "-o", output), ("profile", *asked)):
+        with monkeypatch.context() as patch:
+            closed(patch, book, reading=reading)
+            output.unlink(missing_ok=True)
+            assert run(patch, *commands) == (2 if reading else 0), "no limit"
+            said = capsys.readouterr().err
+            assert ("may hold a limit" if reading else "not recorded in a ledger") in said
+    assert run(monkeypatch, "ledger", data, "--limit", "9") == 0
+    capsys.readouterr()
+    for commands in (("sketch", *asked, "-o", output), ("profile", *asked)):
+        with monkeypatch.context() as patch:
+            closed(patch, book, reading=reading)
+            output.unlink(missing_ok=True)
+            assert run(patch, *commands) == 2
+            said = capsys.readouterr()
+            assert ("may hold a limit" if reading else "must be recorded where") in said.err
+            assert (said.err.count("\n"), said.out) == (1, "")
+            assert not output.exists()
+    assert sums(read_ledger(book)) == {(str(data.resolve()), "occurrence"): Fraction(1)}, "what was recorded at first"
+
+
+def test_a_file_given_twice_spends_twice_under_a_limit(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    twice = ["profile", data, data, "-c", "url", "--twice"]
+    assert run(monkeypatch, "ledger", data, "--limit", "1") == 0
+    capsys.readouterr()
+    assert run(monkeypatch, *twice, "-e", "1") == 2
+    assert "must stay within 1, got 0 spent and 2 more" in capsys.readouterr().err
+    assert run(monkeypatch, *twice, "-e", "1/2") == 0
+    assert sums(read_ledger(data.parent / FILE)) == {(str(data.resolve()), "occurrence"): Fraction(1)}
+
+
+def test_a_file_given_twice_is_charged_twice_under_any_name(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """But for persons, who are limited over both copies; the promise says what the ledger says."""
+    os.link(data, data.parent / "hard.csv")
+    other = data.parent / "x.ledger"
+    rest = ["-c", "url", "-e", "1", "--twice", "--ledger", other]
+    for file, more, unit in (
+        (data, ["--dataset", "visits"], "occurrence"), (data.parent / "hard.csv", [], "occurrence"),
+        (data, ["--dataset", "visits", "--person", "user", "--max-contributions", "2"], "person"),
+    ):  # fmt: skip
+        for sketched in ([], ["--sketch", "--cells", "2^10"]):
+            other.unlink(missing_ok=True)
+            assert run(monkeypatch, "profile", data, file, *rest, *more, *sketched) == 0
+            said = " ".join(capsys.readouterr().out.split())
+            assert set(sums(read_ledger(other)).values()) == {Fraction(1 + (unit == "occurrence"))}
+            assert ("given 2 times counts as often: ε = 2 for what is in it" in said) is (unit == "occurrence")
+
+
+def test_a_sketch_is_made_with_words_for_what_its_file_cannot_say(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = [data, "-c", "url", "-e", "1", "-o", data.parent / "a.sketch"]
+    for more, said in (
+        ([], ""), (["--sql", "SELECT url FROM data"], "one row of the query's result"),
+        ([data, "--twice"], "A file that is given 2 times counts as often: ε = 2 for what is in it."),
+    ):  # fmt: skip
+        assert run(monkeypatch, "sketch", *asked, *more) == 0
+        error = capsys.readouterr().err
+        assert said in error
+        assert bool(error) is bool(said)
+
+
+def test_rows_of_a_query_are_called_so_and_spend_from_the_limit_of_occurrences(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A query may join or copy a row: the page and the ledger say that a row of its result is what has this ε."""
+    query = ["--sql", 'SELECT a.url AS url, a."user" AS who FROM data a JOIN data b ON a.url = b.url', "-e", "1"]
+    name = str(data.resolve())
+    for more in ([], ["--sketch", "--cells", "2^10"], ["--json"]):
+        assert run(monkeypatch, "profile", data, *query, "-c", "url", *more) == 0
+        assert "is one row of the query's result" in " ".join(capsys.readouterr().out.split())
+    assert sums(read_ledger(data.parent / FILE)) == {(name, QUERIED): Fraction(3)}
+    assert QUERIED == "row of the query's result"
+    assert run(monkeypatch, "profile", data, "-c", "url", "-e", "1") == 0
+    assert "query" not in capsys.readouterr().out, "the control"
+    assert run(monkeypatch, "ledger", data, "--limit", "5") == 0
+    assert run(monkeypatch, "profile", data, *query, "-c", "url") == 0
+    for words in ([*query, "-c", "url"], ["-c", "url", "-e", "1"]):
+        assert run(monkeypatch, "profile", data, *words) == 2
+        assert "must stay within 5, got 5 spent and 1 more" in capsys.readouterr().err
+    persons = ["--person", "who", "--max-contributions", "2"]
+    assert run(monkeypatch, "profile", data, *query, "-c", "url", *persons) == 0
+    assert "are those whom the rows of the query's result name" in " ".join(capsys.readouterr().out.split())
+    assert sums(read_ledger(data.parent / FILE))[name, "person"] == 1
+
+
 def test_the_same_file_twice_is_refused_unless_asked_for(
     data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -375,3 +485,25 @@ def test_a_ledger_of_any_name_is_the_one_shown(
     assert run(monkeypatch, "ledger", data.parent / "missing") == 2
     assert run(monkeypatch, "ledger", data.parent / "new", "--limit", "3", "--dataset", "x") == 0
     assert [entry.what for entry in read_ledger(data.parent / "new")] == ["limit"]
+
+
+def test_a_limit_that_would_limit_nothing_is_refused(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A mistyped unit, a name without a text, options that nothing would be done with."""
+    sketch = [data, "-c", "url", "-e", "1", "-o", data.parent / "a.sketch"]
+    for command, said in (
+        (["ledger", data, "--limit", "1", "--unit", "persn"], "--unit must be 'occurrence' or 'person', got 'persn'"),
+        (["ledger", data, "--limit", "0"], "--limit must be > 0, got 0"),
+        (["ledger", data, "--limit", "2", "--dataset", ""], "--dataset must be named, got ''"),
+        (["ledger", data, "--unit", "person"], "give --limit E, or leave them out"),
+        (["ledger", data, "--dataset", "visits"], "give --limit E, or leave them out"),
+        (["sketch", *sketch, "--dataset", " "], "--dataset must be named, got ' '"),
+        (["sketch", *sketch, "--limit", "0"], "--limit must be > 0, got 0"),
+        (["sketch", "-", *sketch[1:], "--dataset", "visits"], "--dataset needs a ledger: give --ledger FILE"),
+    ):
+        assert run(monkeypatch, *command) == 2
+        assert said in capsys.readouterr().err
+    assert not (data.parent / FILE).exists()
+    Ledger(data.parent / FILE, "visits").write("release", 1, "household")
+    assert run(monkeypatch, "ledger", data, "--limit", "1", "--unit", "household") == 0, "one that was recorded"

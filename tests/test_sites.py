@@ -599,6 +599,8 @@ def test_shares_on_the_command_line(files):
     done("share", "task", "-e", "40", "--epoch", "2026-11", "--cells", "2^12", "-o", "n.task")
     for site in ("tv", "web"):
         done("share", "split", f"{site}.csv", "-c", "user", "--task", "n.task", "--site", site, "-o", site)
+        for side in ("seed", "difference"):  # which are the exact cells, for whoever reads both
+            assert (files / f"{site}.{side}").stat().st_mode & 0o777 == 0o600
     for folder, side in (("A", "seed"), ("B", "difference")):
         done("share", "receive", folder, f"tv.{side}", f"web.{side}", "--task", "n.task", "--side", side)
         done("share", "offer", folder, "-o", f"{folder}.offer")

@@ -20,10 +20,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import unnoise as un
 from command_tools import run_in
 from unnoise.errors import InputError
 from unnoise.reading import badrows, formats
-from unnoise.reading.source import FORMATS, Wanted, open_source
+from unnoise.reading.source import FILES, FORMATS, Wanted, open_source
 from unnoise.sketches.inputs import Rows
 
 ROWS = [("00123", "a"), ("7", "b"), ("", "c"), (None, "d"), ("x,y", "e"), ('q"q', "f"), ("two\nlines", "g"), ("ü", "h")]
@@ -302,13 +303,142 @@ def test_other_types_are_refused_with_a_cast(tmp_path):
     assert 'CAST("x" AS BIGINT) AS "x"' in fault(lambda: list(open_source([path]).batches(wanted)))
 
 
-def test_missing_column_names_the_near_ones(tmp_path):
+def test_missing_column_names_the_near_ones(tmp_path, monkeypatch):
     path = write(tmp_path, "csv")
+    monkeypatch.setattr("unnoise.reading.formats.on_terminal", lambda: True)
     message = fault(lambda: list(open_source([path]).batches(Wanted(columns=("X",)))))
     assert message == f"{path}: no column 'X'; did you mean x?"
     assert "there is x, y" in fault(lambda: list(open_source([path]).batches(Wanted(columns=("customer",)))))
     stream = io.BytesIO(path.read_bytes())
     assert "did you mean x?" in fault(lambda: list(open_source(["-"], stream=stream).batches(Wanted(columns=("X",)))))
+
+
+FIRST = "alice@example.org,ill,2026"
+
+
+def test_a_first_line_that_may_be_a_row_stands_in_no_log(tmp_path, monkeypatch):
+    """Names of a CSV are shown on a terminal alone, whoever asks for them; those of a schema are shown anywhere."""
+    path, one, other = tmp_path / "a.csv", tmp_path / "one.csv", tmp_path / "b.csv"
+    path.write_text(f"{FIRST}\nbob@example.org,well,2026\n")
+    one.write_text("alice@example.org ill\n")
+    other.write_text("bob,well,2026\n")
+    near = Wanted(columns=("alice@example.com",))
+    asked = [
+        lambda: list(open_source([path]).batches(near)),
+        lambda: list(open_source([one]).batches(near)),
+        lambda: list(open_source(["-"], stream=io.BytesIO(path.read_bytes())).batches(near)),
+        lambda: open_source([path, other], sql="SELECT * FROM data").schema(),
+        *(
+            lambda sql=sql: list(open_source([path], sql=sql).batches(near))
+            for sql in (
+                "SELECT * FROM data", "SELECT nope FROM data", "SELECT d.nope FROM data d",
+                "SELECT a.* FROM data a JOIN data b USING (nope)", "SELECT * FROM data UNION SELECT 1 AS x FROM data",
+            )
+        ),
+    ]  # fmt: skip
+    for ask in asked:
+        said = fault(ask)
+        assert not any(word in said for word in ("example.org", "ill", "bob", "well", "2026")), said
+    monkeypatch.setattr("unnoise.reading.formats.on_terminal", lambda: True)
+    monkeypatch.setattr("unnoise.reading.source.on_terminal", lambda: True)
+    monkeypatch.setattr("unnoise.reading.badrows.on_terminal", lambda: True)
+    assert sum("example.org" in fault(ask) for ask in asked) >= 6, "the control: on a terminal"
+
+
+def test_a_first_line_that_nobody_named_is_no_label_of_a_sketch(tmp_path):
+    """A file of one column needs no --column; without its header, a value would leave in every copy of the sketch."""
+    path, output = tmp_path / "one.csv", tmp_path / "one.sketch"
+    path.write_text("alice@example.org\nbob@example.org\n")
+    for words, expected in (((), ()), (("-c", "alice@example.org"), ("alice@example.org",))):
+        assert run_in(tmp_path, "sketch", path, *words, "-e", "1", "--force", "-o", output).returncode == 0
+        assert un.Sketch.load(output).labels.column == expected
+        assert (b"alice" in output.read_bytes()) is bool(expected)
+
+
+def test_columns_of_a_schema_are_named_anywhere(tmp_path):
+    path = write(tmp_path, "parquet")
+    assert "did you mean x?" in fault(lambda: list(open_source([path]).batches(Wanted(columns=("X",)))))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT s AS x FROM {}",
+        "select s as x from READ_CSV ('{path}')",
+        'SELECT s AS x FROM "read_csv"(\'{path}\')',
+        "SELECT s AS x FROM read_csv/* */('{path}')",
+        "WITH data AS (SELECT s AS x FROM {}) SELECT x FROM data",
+        "SELECT x FROM data WHERE x IN (SELECT s FROM {})",
+        "CREATE TABLE t AS SELECT s AS x FROM {}",
+        "SELECT s AS x FROM {} -- it's",
+        "SELECT s AS x /* /* */ ' */ FROM {} --'",
+        "SELECT $q$'$q$, s AS x FROM {} --'",
+        "SELECT E'\\''' AS y, s AS x FROM {}",
+        "SELECT '''' AS y, s AS x FROM {} --'",
+        "SELECT s AS x FROM read_parquet('{path}')",
+        "SELECT s AS x FROM read_ipc('{path}')",
+        "SELECT s AS x FROM read_json('{path}')",
+    ],
+)
+def test_a_query_reads_the_inputs_and_no_other_file(query, tmp_path):
+    path, secret = write(tmp_path, "csv"), tmp_path / "secret.csv"
+    secret.write_text("s\nalice\n")
+    sql = query.replace("{}", f"read_csv('{secret}')").replace("{path}", str(secret))
+    said = fault(lambda: list(open_source([path], sql=sql).batches(X)))
+    assert "--sql reads the table data, which is all inputs, and no other file: leave out " in said
+
+
+def test_the_functions_of_polars_that_read_files_are_known(tmp_path):
+    """A name that polars takes for a function of tables is in the list; the control: it refuses all others."""
+    words = ("csv", "ipc", "json", "ndjson", "parquet", "avro", "delta", "excel", "database", "lines", "text", "file")
+    with pl.SQLContext({"data": pl.DataFrame({"x": [1]})}) as context:
+        for name in (f"{verb}{word}" for verb in ("read_", "scan_", "") for word in words):
+            with pytest.raises(Exception, match=r"No such file|is not a supported table function") as error:
+                context.execute(f"SELECT * FROM {name}('{tmp_path / 'none'}')", eager=True)
+            assert ("No such file" in str(error.value)) <= bool(FILES.fullmatch(name))
+        for place in (tmp_path / "a.csv", "https://example.org/a.csv"):
+            with pytest.raises(Exception, match="was not found"):
+                context.execute(f"SELECT * FROM '{place}'", eager=True)
+
+
+def test_a_text_may_speak_of_such_functions(tmp_path):
+    path = write(tmp_path, "csv")
+    for sql in (
+        "SELECT x FROM data WHERE x != 'read_csv(y)'", "SELECT x FROM data WHERE x != 'it''s read_csv' AND x != '--'",
+        'SELECT x, \'read_csv\' AS "it\'s" FROM data',
+    ):  # fmt: skip
+        assert items(open_source([path], sql=sql).batches(X))
+
+
+def test_a_database_reads_no_other_file(tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    secret = tmp_path / "secret.csv"
+    secret.write_text("s\nalice\n")
+    with duckdb.connect(str(tmp_path / "a.duckdb")) as base:
+        base.execute("CREATE TABLE t AS SELECT 'a' AS x; CREATE VIEW v AS SELECT x FROM t")
+        base.execute(f"CREATE VIEW outside AS SELECT s AS x FROM read_csv('{secret}')")
+    path = tmp_path / "a.duckdb"
+    for sql in ("SELECT x FROM t", "SELECT x FROM v", "SELECT t.x FROM t JOIN v USING (x)"):
+        assert items(open_source([path], sql=sql).batches(X)) == [("a",)]
+    for sql in (
+        f"SELECT s AS x FROM '{secret}'", f"SELECT s AS x FROM read_csv('{secret}')", "SELECT x FROM outside",
+        f"SELECT content AS x FROM read_text('{secret}')", f"SELECT file AS x FROM glob('{tmp_path}/*')",
+        f"SELECT x FROM t) LIMIT 0; SET enable_external_access=true; SELECT s AS x FROM (FROM '{secret}'",
+    ):  # fmt: skip
+        said = fault(lambda: list(open_source([path], sql=sql).batches(X)))  # noqa: B023
+        assert "the query failed" in said
+        assert "alice" not in said
+
+
+def test_sqlite_attaches_no_other_file(tmp_path, monkeypatch):
+    with closing(sqlite3.connect(tmp_path / "a.db")) as base, base:
+        base.execute("CREATE TABLE t AS SELECT 'a' AS x")
+    opened: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: opened.append(connect(*a, **k)) or opened[-1])
+    assert items(open_source([tmp_path / "a.db"], sql="SELECT x FROM t").batches(X))
+    with pytest.raises(sqlite3.DatabaseError, match="not authorized"):
+        opened[-1].execute(f"ATTACH '{tmp_path / 'other.db'}' AS other")
 
 
 def test_bad_names_and_options(tmp_path):

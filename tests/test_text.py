@@ -84,8 +84,10 @@ def hostile_csv(tmp_path: Path) -> str:
 
 
 def test_a_header_in_an_error(hostile_csv: str) -> None:
-    """The names of the columns are in the message, and no escape sequence among them."""
-    command = [sys.executable, "-c", "from unnoise.cli import main; main()", "sketch", hostile_csv, "-c", "nothing"]
+    """On a terminal the names of the columns are in the message, and no escape sequence among them."""
+    there = "from unnoise.reading import formats; formats.on_terminal = lambda: True"
+    program = f"{there}; from unnoise.cli import main; main()"
+    command = [sys.executable, "-c", program, "sketch", hostile_csv, "-c", "nothing"]
     done = subprocess.run([*command, "-e", "1", "-o", "-"], capture_output=True, check=False)
     message = done.stderr.decode()
     assert done.returncode == 2

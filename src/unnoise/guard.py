@@ -46,7 +46,7 @@ from ._sampler import Keystream
 from .errors import PrivacyError
 
 __all__ = [
-    "ENDED", "Guarded", "all_of", "apart", "changing", "clear_leftovers", "crew", "exists_by_now", "frozen",
+    "ENDED", "SECRET", "Guarded", "all_of", "apart", "changing", "clear_leftovers", "crew", "exists_by_now", "frozen",
     "letting_out", "new_identity", "quiet", "replacing", "require_writable", "sync_folder", "temporary", "this_process",
     "unprotected", "wipe", "write_whole",
 ]  # fmt: skip
@@ -235,6 +235,9 @@ def _forget_locals(error: BaseException) -> None:
 
 # ── files that are replaced as a whole ──────────────────────────────────────────────────────────────────────────────
 
+SECRET = 0o600
+"""The mode of a file that holds something secret, a share of exact cells or a token: its owner alone reads it."""
+
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -259,7 +262,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
-def temporary(target: Path, mode: int = 0o600) -> Iterator[tuple[Path, int]]:
+def temporary(target: Path, mode: int = SECRET) -> Iterator[tuple[Path, int]]:
     """Yield a new file beside the target, open and locked; what has its name at the end is removed.
 
     A process that is killed loses its locks: what nobody locks is a leftover (:func:`clear_leftovers`).

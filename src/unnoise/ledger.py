@@ -11,7 +11,8 @@ Lines are chained, so that one taken out or changed is noticed::
     chain₀ = SHA-256("unnoise ledger 1\\n"),  chain_i = SHA-256(chain_{i−1} ‖ line i as JSON without its chain)
 
 in hexadecimal, keys sorted, no spaces, UTF-8. A line cut short at the end is one whose release never left, and goes.
-Sums are kept apart by unit: ε for one occurrence and ε for one person are different promises.
+Sums are kept apart by unit: ε for one occurrence and ε for one person are different promises. A limit for occurrences
+also binds releases for rows of a query's result.
 
 Several sketches together reveal the ε added up over the noises in them (:func:`total_budget`). Every sketch is a sum of
 noise vectors with the data counted under them, and carries the identities of those noises. All files together are
@@ -51,6 +52,15 @@ LONGEST = 1 << 26
 """Bytes of a ledger accepted: hundreds of thousands of releases."""
 
 RELEASES = ("profile", "sketch", "release", "direct", "spark", "shares")
+UNITS = ("occurrence", "person")
+"""Whom ε protects where nobody gives it another name."""
+
+QUERIED = "row of the query's result"
+"""The unit where a query gives the rows: it may join or copy a row of the data, which then counts as often."""
+
+COUNTED = {QUERIED: "occurrence"}
+"""Units that spend from the limit of another one."""
+
 BEGIN = b'{"at": "'
 """How every line begins."""
 
@@ -110,13 +120,13 @@ class Ledger:
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", (self.data,) if isinstance(self.data, str) else tuple(self.data))
         if not self.names or not all(isinstance(name, str) and name.strip() for name in self.names):
-            raise InputError(f"data must be named, got {self.data!r}")
+            raise InputError(f"data must be named, got {', '.join(map(repr, self.names)) or 'none'}")
         object.__setattr__(self, "_most", None if self.limit is None else exact_positive("limit", self.limit))
 
-    def check(self, epsilon: Exact, unit: str) -> None:
-        """Refuse a release that would pass the limit: before anything is read."""
+    def check(self, epsilon: Exact, unit: str) -> bool:
+        """Refuse a release that would pass the limit: before anything is read. Return whether there is a limit."""
         entries = read_ledger(self.path) if os.path.exists(self.path) else []
-        self._require(entries, exact_positive("epsilon", epsilon), unit)
+        return self._require(entries, exact_positive("epsilon", epsilon), unit)
 
     def write(self, what: str, epsilon: Exact, unit: str) -> None:
         """Record a release, or refuse it: before anything leaves."""
@@ -127,9 +137,16 @@ class Ledger:
             _append(handle, chain, what, self.names, exact, unit)
 
     def set_limit(self, epsilon: Exact, unit: str) -> None:
-        """Write down the most that may be spent on the data from now on; the last limit counts."""
+        """Write down the most that may be spent on the data from now on; the last limit counts.
+
+        A unit of another name is one that was recorded here: a limit for a word that is mistyped would limit nothing.
+        """
+        exact = exact_positive("limit", epsilon)
+        entries = read_ledger(self.path) if os.path.exists(self.path) else []
+        recorded = (entry.unit for entry in entries if entry.what != "limit")
+        check_choice("unit", unit, dict.fromkeys([*UNITS, *recorded]))
         with _opened(self.path, CHANGED) as (handle, _, chain):
-            _append(handle, chain, "limit", self.names, exact_positive("epsilon", epsilon), unit)
+            _append(handle, chain, "limit", self.names, exact, unit)
 
     def release(self, sketch: Any) -> Any:
         """Record what a sketch is about to release, and release it; one that has left already costs nothing again."""
@@ -143,19 +160,27 @@ class Ledger:
         entries = read_ledger(self.path) if os.path.exists(self.path) else []
         return sums(entries).get((name, unit), Fraction(0))
 
-    def _require(self, entries: Sequence[Entry], epsilon: Fraction, unit: str) -> None:
-        """Refuse what would pass a limit, this ledger's or the last one written for a data set and unit."""
-        last = [entry for entry in entries if entry.what == "limit" and entry.unit == unit]
-        limits = {name: entry.epsilon for entry in last for name in entry.data}
-        before = sums(entries) if limits or self._most is not None else {}
+    def _require(self, entries: Sequence[Entry], epsilon: Fraction, unit: str) -> bool:
+        """Refuse what would pass a limit, this ledger's or the last one written for a data set and unit.
+
+        Return whether any was there to pass. A name given twice is charged twice, here as in :func:`sums`.
+        """
+        kind = COUNTED.get(unit, unit)
+        last = [entry for entry in entries if entry.what == "limit" and COUNTED.get(entry.unit, entry.unit) == kind]
+        limits = {name: entry.epsilon for entry in last for name in entry.data if name in self.names}
+        bound = bool(limits) or self._most is not None
+        before = sums(entries) if bound else {}
         for name in self.names:
-            spent = before.get((name, unit), Fraction(0))
+            units = [kind, *(one for one, whose in COUNTED.items() if whose == kind)]
+            spent = sum((before.get((name, one), Fraction(0)) for one in units), Fraction(0))
+            more = epsilon * self.names.count(name)
             for limit in (one for one in (limits.get(name), self._most) if one is not None):
-                if spent + epsilon > limit:
+                if spent + more > limit:
                     raise PrivacyError(
                         f"ε for one {unit} of {name} must stay within {tidy(limit)}, got {tidy(spent)} spent and "
-                        f"{tidy(epsilon)} more"
+                        f"{tidy(more)} more"
                     )
+        return bound
 
 
 def sums(entries: Iterable[Entry]) -> dict[tuple[str, str], Fraction]:
@@ -188,12 +213,21 @@ CHANGED = os.O_RDWR | os.O_CREAT | os.O_APPEND
 def _opened(path: str | os.PathLike[str], flags: int) -> Iterator[tuple[int, list[Entry], str]]:
     """Open a regular file that is no link, and yield it with its entries and the last link of their chain.
 
-    A ledger is never somewhere else than it seems. For one more line (``CHANGED``) everybody else is kept out.
+    A ledger is never somewhere else than it seems. For one more line (``CHANGED``) everybody else is kept out. One that
+    is closed to us is refused: what it forbids is not known.
     """
     import fcntl
 
     name, new = os.fspath(path), not os.path.exists(path)
-    handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+    try:
+        handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+    except PermissionError as error:
+        if flags == CHANGED:
+            raise
+        raise PrivacyError(
+            f"{name} must be readable, as it may hold a limit, got: {error.strerror}; change who may read it, or keep "
+            f"a ledger of your own (--ledger FILE)"
+        ) from None
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise InputError(f"a ledger must be a file, got {name}")

@@ -16,7 +16,7 @@ from typing import Annotated, Any, NoReturn, TypeVar
 import typer
 import typer.core
 
-from ..errors import UnnoiseError, UnnoiseWarning
+from ..errors import InputError, UnnoiseError, UnnoiseWarning
 from ..text import inert
 
 __all__ = ["App", "Command", "Group", "app", "in_options", "main", "run"]
@@ -34,6 +34,12 @@ ORDER = (
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
+
+FILES = ("FILE", "INPUT", "FOLDER", "LEDGER")
+"""What help calls a value that names files, whose names may be any bytes."""
+
+SHOWN = 40
+"""Most characters of a text in a message."""
 
 
 class _NamedAlone:  # beside a class of Typer
@@ -61,6 +67,18 @@ class _InOrder(Group):
 class Command(_NamedAlone, typer.core.TyperCommand):
     """One command."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse what was given; refuse a text that is not UTF-8, which no ledger or page could hold, but for files."""
+        left: list[str] = super().parse_args(ctx, args)
+        for parameter in self.get_params(ctx):
+            value, shown = ctx.params.get(parameter.name), str(parameter.metavar)
+            for text in value if isinstance(value, list | tuple) else (value,):
+                odd = isinstance(text, str) and any("\ud800" <= sign <= "\udfff" for sign in text)
+                if odd and not any(word in shown for word in FILES):
+                    option = max(parameter.opts, key=len) if parameter.param_type_name == "option" else shown
+                    raise InputError(f"{option} must be UTF-8, got other bytes: {text[:SHOWN]!r}")
+        return left
+
 
 class App(typer.Typer):
     """An application all of whose commands are a :class:`Command`, and which is a :class:`Group` within another."""
@@ -84,21 +102,19 @@ app = App(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+@app.callback(invoke_without_command=True)
+def _root(
+    ctx: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and leave.")] = False,
+) -> None:
+    """Do what the options of the program itself say."""
+    if version:
         from .. import __version__
 
         typer.echo(f"unnoise {__version__}")
         raise typer.Exit
-
-
-@app.callback()
-def _root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and leave.")
-    ] = False,
-) -> None:
-    """Reject nothing: options of the program itself."""
+    if ctx.invoked_subcommand is None:
+        ctx.fail("Missing command.")
 
 
 def run() -> NoReturn:
@@ -183,7 +199,8 @@ OPTIONS = {
     "unknown": "--unknown", "clipped": "--clipped", "target": "--target", "shape": "--shape", "person": "--person",
     "groups": "--groups", "noun": "--noun", "at_least": "--at-least", "delimiter": "--delimiter", "quote": "--quote",
     "format": "--format", "merges": "--merges", "items": "--items", "kind": "--kind", "headline": "--headline",
-    "cap": "--max-count", "all_groups": "--all-groups", "twice": "--twice",
+    "cap": "--max-count", "all_groups": "--all-groups", "twice": "--twice", "limit": "--limit",
+    "unit": "--unit", "data": "--dataset",
 }  # fmt: skip
 """What the library calls an argument, and the command line an option."""
 

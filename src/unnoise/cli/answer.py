@@ -12,6 +12,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -23,8 +24,8 @@ from pathlib import Path
 from threading import Thread, Timer, current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ConvergenceError, InputError, OverloadError, UnnoiseError
-from ..noise import DiscreteLaplace
+from ..errors import ConvergenceError, InputError, OverloadError, PrivacyError, UnnoiseError
+from ..noise import DiscreteLaplace, tidy
 from ..text import LONGEST_NAME, inert
 from ._request import LISTS, Answering, Profiling, Reporting, Sketching, as_cells, as_names, as_rate, command, read_as
 
@@ -86,7 +87,7 @@ def profile(request: Profiling) -> None:
         profiles = reconstruct_all(sketches, method=request.method, max_count=request.max_count)
     except (ConvergenceError, OverloadError) as error:
         raise type(error)(f"{error}; this try spent its ε, so plan the next one") from None
-    show_profiles(profiles, target.guarantee, request, asked)
+    show_profiles(profiles, target.guarantee + charge.remark, request, asked)
 
 
 @command(
@@ -114,7 +115,7 @@ def sketch(request: Sketching) -> None:
     charge.write(request.output, force=request.force, folder=grouped)
     save_sketch(target, request.output, new=not request.force)
     if request.output != "-":
-        note(f"{request.output}: {target.guarantee}")
+        note(f"{request.output}: {target.guarantee}{charge.remark}", always=bool(charge.remark))  # no file says it
 
 
 @command(
@@ -190,19 +191,31 @@ def _from_histogram(request: Answering, path: Path) -> Profile:
 # ── what is recorded ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+ROWS_OF_QUERY = (
+    " The occurrence that has this ε is one row of the query's result: a row of the data that the query joins or "
+    "copies counts as often."
+)
+PERSONS_OF_QUERY = (
+    " The persons are those whom the rows of the query's result name: what the query puts into the rows of others is "
+    "not limited."
+)
+
+
 @dataclass(frozen=True)
 class Charge:
     """What a command is about to spend.
 
     ledgers : where it is recorded: one that was named, or one in every folder of the data; none for a stream
-    asked : whether the user named the ledger, so that not recording is an error and not a remark
+    asked : those that the user named or that hold a limit, so that not recording is an error and not a remark
+    remark : what the promise has to say besides, where a row of the data may count several times
     """
 
     ledgers: tuple[Ledger, ...]
     what: str
     epsilon: Fraction
     unit: str
-    asked: bool
+    asked: tuple[Ledger, ...]
+    remark: str
 
     def write(self, output: str | None, *, force: bool, folder: bool = False) -> None:
         """Record it: to be called before anything leaves, into an output that nobody else has written meanwhile."""
@@ -213,37 +226,48 @@ class Charge:
             try:
                 ledger.write(self.what, self.epsilon, self.unit)
             except OSError as error:
-                if self.asked:
-                    raise
                 why = f"{os.fspath(ledger.path)}: {error.strerror}"
+                if ledger in self.asked:
+                    raise PrivacyError(
+                        f"a release must be recorded where a ledger or a limit is asked for, and cannot be ({why}); "
+                        f"change who may write there, or name another with --ledger"
+                    ) from None
                 note(f"unnoise: not recorded in a ledger ({why}); --ledger names another place, or off", always=True)
 
 
 def open_charge(request: Recorded, what: str, epsilon: Fraction, unit: str) -> Charge:
     """Return what the request is about to spend, after a look at the limit and before any look at the data.
 
-    The ledger is the one named, or one in every folder of the data; there is none for a stream without a name.
+    The ledger is the one named, or one in every folder of the data; there is none for a stream without a name. A file
+    that is given twice is charged twice, whatever its names, but for persons, who are limited over all that is read.
     """
-    from ..ledger import FILE, Ledger
+    from ..ledger import FILE, QUERIED, Ledger
     from ..reading.formats import expand
 
-    where, names = request.ledger or os.environ.get(SWITCH) or "", request.dataset or ""
-    places = [] if "-" in request.inputs or where == "off" else [p for name in request.inputs for p in expand(name)]
-    if "-" in request.inputs and where not in ("", "off") and not names:
+    unit = QUERIED if request.sql and unit == "occurrence" else unit
+    where, name = request.ledger or os.environ.get(SWITCH) or "", request.dataset
+    places = [] if "-" in request.inputs else [place for one in request.inputs for place in expand(one)]
+    if "-" in request.inputs and where not in ("", "off") and name is None:
         raise InputError("standard input needs a name in the ledger: give --dataset NAME")
-    data = names or [str(place.resolve()) if isinstance(place, Path) else place for place in places]
-    folders = dict.fromkeys(place.resolve().parent for place in places if isinstance(place, Path))
-    paths = [where] if where not in ("", "off") else [folder / FILE for folder in folders]
-    books = tuple(Ledger(path, data, request.limit) for path in paths)
+    found = {place: os.stat(place)[1:3] if isinstance(place, Path) else place for place in places}
+    often = Counter({} if unit == "person" else (found[place] for place in places))
+    paths = {str(place.resolve() if isinstance(place, Path) else place): often[found[place]] or 1 for place in places}
+    times = max(paths.values(), default=1)
+    data = tuple(Counter(paths if name is None else {name: times}).elements())
+    beside = dict.fromkeys(place.resolve().parent / FILE for place in places if isinstance(place, Path))
+    files = [] if where == "off" else [where] if where else list(beside)
+    books = tuple(Ledger(file, data, request.limit) for file in files)
+    asked = []
     for book in books:
-        try:
-            book.check(epsilon, unit)
-        except PermissionError:
-            if request.ledger is not None or request.limit is not None:
-                raise
-    if not books and request.limit is not None:
-        raise InputError("--limit needs a ledger: give --ledger FILE, and --dataset NAME for standard input")
-    return Charge(books, what, epsilon, unit, asked=bool(where) or request.limit is not None)
+        if book.check(epsilon, unit) or where:
+            asked.append(book)
+    if not books and (request.limit is not None or (name is not None and not where)):
+        option = "--dataset" if request.limit is None else "--limit"
+        raise InputError(f"{option} needs a ledger: give --ledger FILE, and --dataset NAME for standard input")
+    remark = "" if not request.sql else ROWS_OF_QUERY if unit == QUERIED else PERSONS_OF_QUERY
+    if times > 1:
+        remark += f" A file that is given {times} times counts as often: ε = {tidy(times * epsilon)} for what is in it."
+    return Charge(books, what, epsilon, unit, tuple(asked), remark)
 
 
 # ── data that are counted, files that are opened ─────────────────────────────────────────────────────────────────────
@@ -263,9 +287,10 @@ def sketch_data(
     types = None if late else source.item_types(wanted)
     domain = None if request.domain is None else _domain(request.domain, request, source, wanted)
     said = {name: text for name, text in (labels or {}).items() if text is not None}
+    named = wanted.columns if request.column or not source.first_line else ()  # a first line may be a row
     common: dict[str, Any] = {
         "epsilon": request.spent, "max_contributions": request.max_contributions, "pan_private": request.pan_private,
-        "labels": {**said, "column": [inert(column)[:LONGEST_NAME] for column in wanted.columns]},
+        "labels": {**said, "column": [inert(column)[:LONGEST_NAME] for column in named]},
     }  # fmt: skip
     groups = None if request.groups is None else check_names(as_names(request.groups))
     make: Callable[[], Sketch]
@@ -285,6 +310,7 @@ def sketch_data(
 
 
 def _source(request: Counting) -> tuple[Source, Wanted]:
+    from ..reading.formats import told
     from ..reading.source import Wanted, open_source
 
     source = open_source(request.inputs, twice=request.twice, **read_as(vars(request)))
@@ -293,7 +319,7 @@ def _source(request: Counting) -> tuple[Source, Wanted]:
     columns = request.column or source.unnamed_item()
     if not columns:
         found = source.columns() if source.places and not source.headless else []
-        raise InputError("--column is required" + (f": there is {', '.join(found[:12])}" if found else ""))
+        raise InputError("--column is required" + (f": {told(found, first_line=source.first_line)}" if found else ""))
     if len(set(columns)) != len(columns):
         raise InputError(f"--column must name each column once, got {', '.join(columns)}")
     wanted = Wanted(
@@ -492,4 +518,4 @@ def direct_profiles(request: Profiling) -> tuple[dict[str, DirectProfile], str]:
         profiles = release_and_answer(exact, unit, request.spent, whole=whole, top=request.max_count)
     if groups is not None and whole is None:
         note("no row for all groups: their rows would be released a second time; --all-groups 1/2 gives it half of ε")
-    return profiles, next(iter(profiles.values())).guarantee
+    return profiles, next(iter(profiles.values())).guarantee + charge.remark

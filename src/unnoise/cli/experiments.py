@@ -25,6 +25,7 @@ __all__ = ["advise", "compare", "demo", "plan", "true_counts"]
 
 def true_counts(request: Data) -> tuple[Any, Any]:
     """Return counts and, for frequency lists, how many items have each."""
+    from ..reading.formats import told
     from ..reading.source import Wanted, open_source
 
     source = open_source(request.inputs, twice=request.twice, **read_as(vars(request)))
@@ -35,7 +36,8 @@ def true_counts(request: Data) -> tuple[Any, Any]:
     if columns is None and count_column is None:
         found = source.columns() if source.places else []
         if len(found) != 1:
-            raise InputError(f"--count-column (counts) or --column (items) is required: {', '.join(found[:12])}")
+            there = told(found, first_line=source.first_line)
+            raise InputError(f"--count-column (counts) or --column (items) is required: {there}")
         count_column = found[0]
     if columns is None:
         assert count_column is not None

@@ -190,9 +190,10 @@ def ledger(
     file: Annotated[str, typer.Argument(metavar="LEDGER", help="The ledger, or data it stands beside.")],
     limit: opt.Limit = None,
     dataset: opt.Dataset = None,
-    unit: Annotated[str, typer.Option("--unit", metavar="UNIT", help="Unit of the limit: occurrence or person.")] = (
-        "occurrence"
-    ),
+    unit: Annotated[
+        str | None,
+        typer.Option("--unit", metavar="UNIT", help="Unit of the limit: person, or occurrence unless given."),
+    ] = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Show what was released from which data, and its sum; or set a limit that later releases must keep."""
@@ -201,12 +202,14 @@ def ledger(
 
     path, data = Path(file), dataset
     if path.is_file() and not is_ledger(path):
-        data = dataset or str(path.resolve())
+        data = str(path.resolve()) if dataset is None else dataset
         path = path.resolve().parent / FILE
     if limit is not None:
         if data is None:
             raise InputError("--limit needs --dataset: the name of the data it is for")
-        Ledger(path, data).set_limit(limit, unit)
+        Ledger(path, data).set_limit(limit, "occurrence" if unit is None else unit)
+    elif dataset is not None or unit is not None:
+        raise InputError("--dataset and --unit say what a limit is for: give --limit E, or leave them out")
     if not path.exists():
         raise PrivacyError(f"{path}: no such ledger; profile, sketch and share split write one beside the data")
     entries = read_ledger(path)

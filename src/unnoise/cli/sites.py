@@ -247,7 +247,7 @@ def share_split(request: Splitting) -> None:
 
     The ledger is told what all sums that the task allows will cost: later nobody asks the site.
     """
-    from ..guard import replacing
+    from ..guard import SECRET, replacing
     from ..protocols.shares import Site
     from ..reading.source import Wanted, open_source
     from ._output import check_output, saying, with_progress
@@ -278,7 +278,7 @@ def share_split(request: Splitting) -> None:
         charge.write(None, force=request.force)
         with ExitStack() as both:  # or neither
             for output, share in zip(request.outputs, (shares.seed, shares.difference)):
-                handle = both.enter_context(replacing(output, new=not request.force))
+                handle = both.enter_context(replacing(output, SECRET, new=not request.force))
                 with open(handle, "wb", closefd=False) as file:
                     file.write(share)
 

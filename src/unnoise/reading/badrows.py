@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NoReturn
 
 from ..text import inert
-from .formats import LINE, Dialect, Location, open_bytes
+from .formats import LINE, Dialect, Location, on_terminal, open_bytes
 from .streams import expected
 
 if TYPE_CHECKING:
@@ -34,6 +34,14 @@ WITHOUT_VALUES = re.compile(
 """What polars says of a query that has come to the rows, as far as it names no values."""
 
 
+WITHOUT_NAMES = re.compile(
+    rf"{WITHOUT_VALUES.pattern}|unable to find column \"[^\"]*\"|no column named '[^']*' found in table '[^']*'"
+    r"|relation '[^']*' was not found|unsupported function '\w+'|'\w+' is not a supported table function"
+    r"|sql parser error: .*|`\w+` operation not supported for dtype `\w+`|a value cannot be read or converted \(\w+\)"
+)
+"""What polars says of a query before it has come to the rows, as far as it names no columns but those of the query."""
+
+
 def explain(source: Source, where: Location | None, error: BaseException, *, rows: bool = False) -> str:
     """Return one line for what a reader raised: file, row and fix where they can be found, and never the data.
 
@@ -44,7 +52,9 @@ def explain(source: Source, where: Location | None, error: BaseException, *, row
         known = WITHOUT_VALUES.match(first)
         first = known[0] if known else f"a value cannot be read or converted ({type(error).__name__})"
     if source.sql is not None:
-        return _explain_query(first, source.sql)
+        known = WITHOUT_NAMES.match(first)
+        nameless = known[0] if known else f"it does not fit the columns ({type(error).__name__})"
+        return _explain_query(nameless if source.first_line and not on_terminal() else first, source.sql)
     kind = source.kind
     reason = f": {first}" if kind.typed else ""  # what readers say of structure; of text they quote the text
     if where is None or isinstance(where, str):
@@ -87,6 +97,8 @@ def _explain_query(first: str, sql: str) -> str:
         hint = "; columns of CSV are text: write CAST(name AS BIGINT)"
     elif "relation" in first and "not found" in first:
         hint = "; the table is called data"
+    elif first.startswith(("Permission Error", "not authorized")):
+        hint = "; a query reads the tables of its own database, and no other file"
     return f"the query failed: {first}{hint}"
 
 

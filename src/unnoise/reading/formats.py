@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 __all__ = [
     "FORMATS", "LINE", "QUERY", "Dialect", "Format", "Location", "as_text", "brief", "collect_batches",
     "column_of_counts", "column_of_integers", "compression_of", "expand", "format_of", "item_column", "no_rows",
-    "open_bytes", "require_columns", "require_once", "require_plain", "standard_input", "uuid_columns", "uuid_text",
-    "viewed_batches",
+    "on_terminal", "open_bytes", "require_columns", "require_once", "require_plain", "standard_input", "told",
+    "uuid_columns", "uuid_text", "viewed_batches",
 ]  # fmt: skip
 
 Location = Path | str
@@ -303,8 +303,29 @@ def require_once(places: Sequence[Location]) -> None:
                 raise InputError(f"{first} and {place} are the same file; twice=True counts it twice")
 
 
-def require_columns(label: str, wanted: Sequence[str], have: Sequence[str]) -> None:
-    """Refuse a missing column, naming the ones that come close, and one that is there twice (polars renames those)."""
+def on_terminal() -> bool:
+    """Whether errors go to somebody in front of a terminal, and into no log."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def told(have: Sequence[str], *, first_line: bool) -> str:
+    """Say which columns there are; a ``first_line`` that is to name them may be a row, which only a terminal is shown.
+
+    >>> told(["url", "user"], first_line=False), told([], first_line=True)
+    ('there is url, user', 'there is none')
+    """
+    if have and first_line and not on_terminal():
+        if len(have) == 1:
+            return "there is one column: is another delimiter needed? (its name is shown on a terminal only)"
+        return f"there are {len(have)} columns, named on a terminal only: a first line that is a row needs --no-header"
+    return f"there is {', '.join(list(have)[:12])}{', …' * (len(have) > 12)}" if have else "there is none"
+
+
+def require_columns(label: str, wanted: Sequence[str], have: Sequence[str], *, first_line: bool = False) -> None:
+    """Refuse a missing column, and one that is there twice (polars renames those).
+
+    The columns that come close are named, those of a ``first_line`` as :func:`told` says.
+    """
     for name in wanted:
         if list(have).count(name) > 1 or f"{name}_duplicated_0" in have:
             raise InputError(f"{label}: column {name!r} must be there once, got several of this name; rename one")
@@ -312,18 +333,17 @@ def require_columns(label: str, wanted: Sequence[str], have: Sequence[str]) -> N
             near = difflib.get_close_matches(name, have, 3, 0.5) or [
                 other for other in have if other.lower().strip() == name.lower().strip()
             ]
-            more = ", …" if len(have) > 12 else ""
-            there = f"there is {', '.join(list(have)[:12])}{more}" if have else "there is none"
-            hint = f"did you mean {' or '.join(near)}?" if near else there
-            raise InputError(f"{label}: no column {name!r}; {_other_delimiter(have) or hint}")
+            hidden = first_line and not on_terminal()
+            there = f"did you mean {' or '.join(near)}?" if near and not hidden else told(have, first_line=first_line)
+            raise InputError(f"{label}: no column {name!r}; {_no_header(have, named=not hidden) or there}")
 
 
-def _other_delimiter(have: Sequence[str]) -> str:
+def _no_header(have: Sequence[str], *, named: bool = True) -> str:
     """Say so where a header that was read as one column seems to be several, a comment, or no UTF-8.
 
-    >>> _other_delimiter(["url;user"]), _other_delimiter(["url", "user"])
-    ("there is one column, 'url;user': is another delimiter needed?", '')
-    >>> _other_delimiter(["# Nodes: 3"])
+    >>> _no_header(["url;user"]), _no_header(["url;user"], named=False), _no_header(["url", "user"])
+    ("there is one column, 'url;user': is another delimiter needed?", '', '')
+    >>> _no_header(["# Nodes: 3"])
     "its first line begins with '#': leave comments out, grep -v '^#' FILE | unnoise … -"
     """
     if any("\0" in name for name in have):
@@ -332,7 +352,7 @@ def _other_delimiter(have: Sequence[str]) -> str:
         return "its header is not UTF-8; convert the file: iconv -f latin1 -t utf-8"
     if have and have[0].startswith("# "):
         return "its first line begins with '#': leave comments out, grep -v '^#' FILE | unnoise … -"
-    several = len(have) == 1 and any(sign in have[0] for sign in ";\t|, ")
+    several = named and len(have) == 1 and any(sign in have[0] for sign in ";\t|, ")
     return f"there is one column, {have[0]!r}: is another delimiter needed?" if several else ""
 
 

@@ -15,10 +15,12 @@ terminal and nowhere else; a row that cannot be read is named on standard error.
 from __future__ import annotations
 
 import os
+import re
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -41,6 +43,7 @@ from .formats import (
     format_of,
     item_column,
     no_rows,
+    on_terminal,
     open_bytes,
     require_columns,
     require_once,
@@ -62,6 +65,12 @@ NO_FLOATS = "must hold text or integers to name groups, got floats, whose texts 
 
 WORDS = {"int": "integers", "str": "text"}
 """What errors call the types of a column."""
+
+FILES = re.compile(r"\b(?:read|scan)_(?:csv|ipc|json|ndjson|parquet|avro|delta|iceberg|lines)\b", re.IGNORECASE)
+"""Functions of polars' SQL that read files: it has csv, ipc, json and parquet by now."""
+
+TEXTS = re.compile(r"""(--|/\*|[$#\[]|'''|[\w&]['"`])|'[^']*'|"[^"]*"|`[^`]*`""")
+"""Texts and quoted names of a query; first comments and other kinds of text, which dialects end in different places."""
 
 CHUNK = 1 << 20
 """Rows in a batch, half as many where columns are text: fewer would cost time, more would cost memory."""
@@ -106,6 +115,7 @@ class Source:
 
     wheres : what is read one after the other: each file, or once the stream or the query over all of them
     headless : whether the rows alone tell the columns, so that nothing is known of them where there are no rows
+    first_line : whether a first line names the columns, so that errors name them on a terminal only: it may be a row
     """
 
     name: str
@@ -117,12 +127,16 @@ class Source:
     given: str | None = None
     wheres: Sequence[Location | None] = field(init=False, compare=False)
     headless: bool = field(init=False, compare=False)
+    first_line: bool = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         kind, over_all = self.kind, self.kind is QUERY or not self.places
         unnamed = not kind.typed and kind.item is None and not self.dialect.header
         object.__setattr__(self, "wheres", (None,) if over_all else self.places)
         object.__setattr__(self, "headless", unnamed or kind.name == "ndjson")
+        kinds = [FORMATS[format_of(place, self.given)] for place in self.places] if kind is QUERY else [kind]
+        lines = self.dialect.header and any(one.delimiter for one in kinds)
+        object.__setattr__(self, "first_line", lines)
 
     def unnamed_item(self) -> tuple[str, ...]:
         """Return the column of the items where nobody names one, by the format and the first line, never by rows.
@@ -191,7 +205,7 @@ class Source:
         with _readable(self, where):
             schema = self._schema(where, wanted)
         label = str(where or self.name)
-        require_columns(label, wanted.names, list(schema))
+        require_columns(label, wanted.names, list(schema), first_line=self.first_line)
         empty = pl.DataFrame([no_rows(name, schema[name], label) for name in wanted.names])
         self._clean(empty, wanted, where, 0)  # refuses columns of a wrong type
         items = [item_column(empty[name], label).dtype == pl.Int64 for name in wanted.columns]
@@ -261,7 +275,7 @@ class Source:
                 return  # nothing to read, and no mistake
             else:
                 lazy = self._lazy(where, wanted)
-                require_columns(label, names, lazy.collect_schema().names())
+                require_columns(label, names, lazy.collect_schema().names(), first_line=self.first_line)
                 texts = uuid_columns(where, kind.name, names) if kind.typed else []
                 viewed = viewed_batches(where, names) if where and kind.name == "arrow" and not texts else None
                 found = viewed or collect_batches(lazy.select(names), chunk, whole_rows=not kind.typed)
@@ -275,7 +289,7 @@ class Source:
         if kind.stream is None:
             raise InputError(f"{label}: {kind.name} cannot be read as a stream; decompress it to a file first")
         dialect = self.dialect
-        require: Callable[[list[str]], None] = lambda have: require_columns(label, wanted.names, have)  # noqa: E731
+        require = partial(require_columns, label, wanted.names, first_line=self.first_line)
         with nullcontext(self.stream) if where is None else open_bytes(where) as opened:
             assert opened is not None
             if where is None and not kind.typed and isinstance(opened, BufferedReader):
@@ -303,8 +317,9 @@ class Source:
         if where is not None:
             return tables[0]
         self._require_one_schema([table.collect_schema() for table in tables])
+        assert self.sql is not None
+        _require_own_table(self.sql)
         with pl.SQLContext({"data": pl.concat(tables)}) as context:
-            assert self.sql is not None
             return context.execute(self.sql, eager=False)
 
     def _require_one_schema(self, schemas: Sequence[pl.Schema]) -> None:
@@ -313,7 +328,9 @@ class Source:
         for place, schema in zip(self.places, schemas):
             if list(schema) != list(first):
                 must, got = (", ".join(list(one)[:12]) for one in (first, schema))
-                raise InputError(f"{place}: a query needs the columns of {self.places[0]}, {must}, in order, got {got}")
+                shown = not self.first_line or on_terminal()
+                said = f", {must}, in order, got {got}" if shown else " in order, got others"
+                raise InputError(f"{place}: a query needs the columns of {self.places[0]}{said}")
             for name, kind in schema.items():
                 if kind != first[name]:
                     raise InputError(
@@ -418,6 +435,18 @@ def _standard_input(
     if kind.stream is None:
         raise InputError(f"{kind.name} cannot be read from standard input; write it to a file first")
     return Source("standard input", kind, (), dialect, None, stream or standard_input())
+
+
+def _require_own_table(sql: str) -> None:
+    """Refuse a query over files that names a function which reads others, past their ledgers and limits.
+
+    Names in a text are let pass, but where it is not plain where the text ends.
+    """
+    plain = "\\" not in sql and not any(found[1] for found in TEXTS.finditer(sql))
+    code = TEXTS.sub(lambda found: "''" if found[0].startswith("'") else found[0], sql) if plain else sql
+    named = FILES.search(code)
+    if named:
+        raise InputError(f"--sql reads the table data, which is all inputs, and no other file: leave out {named[0]}")
 
 
 def _begins(where: Path) -> bytes:

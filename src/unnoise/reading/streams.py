@@ -2,7 +2,8 @@
 
 The files of databases give rows in the same way: SQLite by Python's own module, DuckDB by its package (an extra). A
 query runs in the database over its own tables; without one, a database with a single table is read whole. Types of
-columns are those the database declares, so they do not depend on what is in a row. Files are opened for reading only.
+columns are those the database declares, so they do not depend on what is in a row. Files are opened for reading only,
+and a query reaches no other file: what it read there would be past the ledger of that file, and its limit.
 """
 
 from __future__ import annotations
@@ -285,6 +286,11 @@ class _Joined:
 
 # ── databases ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
+OWN_FILE: dict[str, str | bool | int | float | list[str]] = {
+    "enable_external_access": "false", "lock_configuration": "true",
+}  # fmt: skip
+"""Settings under which DuckDB reads its own file and no other, whatever a query says."""
+
 SHAPE = "unnoise_shape"
 FETCHED = 1 << 16
 
@@ -314,7 +320,9 @@ def sqlite(path: Path, sql: str | None) -> Queried:
     """Open an SQLite file; column types follow the affinity that SQLite derives from the declaration."""
     import sqlite3
 
+    outside = (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH)
     base = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+    base.set_authorizer(lambda action, *_: sqlite3.SQLITE_DENY if action in outside else sqlite3.SQLITE_OK)
     listed = base.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'")
     query = _query(path, sql, [name for (name,) in listed])
     base.execute(f"CREATE TEMP TABLE {SHAPE} AS SELECT * FROM ({query}) LIMIT 0")  # declares what it derives
@@ -365,7 +373,7 @@ def duckdb(path: Path, sql: str | None) -> Queried:
         import duckdb as engine
     except ImportError:
         raise InputError(f"{path}: reading DuckDB files needs the package duckdb: pip install duckdb") from None
-    base = engine.connect(str(path), read_only=True)
+    base = engine.connect(str(path), read_only=True, config=OWN_FILE)
     listed = base.execute("SELECT table_name FROM information_schema.tables ORDER BY table_name").fetchall()
     query = _query(path, sql, [name for (name,) in listed])
     import polars as pl

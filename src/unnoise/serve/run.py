@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import FormatError, InputError
-from ..guard import clear_leftovers, replacing, temporary, write_whole
+from ..guard import SECRET, clear_leftovers, replacing, temporary, write_whole
 from . import DATABASE
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _first_token(store: Store, *, anew: bool = False) -> Path | None:
     if not anew and any(one["role"] == "administrator" and one["revoked"] is None for one in store.tokens()):
         return None
     path = store.folder / "administrator.token"
-    store.make_token("administrator", None, "start", lambda token: write_whole(path, f"{token}\n", 0o600))
+    store.make_token("administrator", None, "start", lambda token: write_whole(path, f"{token}\n", SECRET))
     return path
 
 
@@ -194,7 +194,7 @@ def backup(folder: str | os.PathLike[str], target: str | os.PathLike[str], *, ne
         with closing(sqlite3.connect(source / DATABASE)) as connection:
             connection.execute("VACUUM INTO ?", [str(copy)])
         digests = _digests(copy)
-        with replacing(target, 0o600, new=new) as handle, open(handle, "wb", closefd=False) as file:
+        with replacing(target, SECRET, new=new) as handle, open(handle, "wb", closefd=False) as file:
             with tarfile.open(fileobj=file, mode="w") as tar:
                 tar.add(copy, DATABASE)
                 for digest in digests:

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from ..._sampler import fill, open_stream
 from ...errors import FormatError, IncompatibleError, InputError, PrivacyError
-from ...guard import Guarded, new_identity, sync_folder, wipe, write_whole
+from ...guard import SECRET, Guarded, new_identity, sync_folder, wipe, write_whole
 from ...layout import Account, Layout
 from .site import mask
 from .task import ID, Task, canonical, digest_of, pack, read_account, read_ids, read_text, unpack
@@ -87,7 +87,7 @@ class Disk:
 
     def write(self, name: str, data: bytes | memoryview) -> None:
         """Put a file there, whole."""
-        write_whole(self.root / name, data, 0o600)
+        write_whole(self.root / name, data, SECRET)
 
     def remove(self, name: str) -> None:
         """Take a file away."""
