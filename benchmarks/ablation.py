@@ -132,9 +132,10 @@ VARIANTS: dict[str, list[Any]] = {
     "without t, order 3": _families(F("t", 3)),
     "without log(1+t), order 2": _families(F("log", 2)),
     "without log(1+t), order 3": _families(F("log", 3)),
+    "without rising": _families(F("log", 2, rising=True)),
     "without log t": _families(F("log t", 2)),
     "without 1/t!": _families(F("t", 2, factorial=1.0)),
-    "four families": _families(F("t", 3), F("log", 2)),
+    "four families": _families(F("t", 3), F("log", 2), F("log", 2, rising=True)),
     "intervals by evidence alone": [patch.object(posterior, "_with_zero_apart", lambda _, weight: weight)],
 }
 

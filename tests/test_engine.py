@@ -328,7 +328,7 @@ def test_binomial_laws_weigh_half_where_counts_reach_their_bound():
         blocks = Blocks.covering(np.arange(1, top + 2))
         return FourierChannel(blocks, (part,), noise, collide=True, bound=bound).grid
 
-    for bound, top, chance in [(3, 3, 0.5), (8, 8, 0.5), (30, 8, 1 / 6), (None, 8, 1 / 6)]:
+    for bound, top, chance in [(3, 3, 0.5), (8, 8, 0.5), (30, 8, 1 / 7), (None, 8, 1 / 7)]:
         share = shares(FAMILIES, grid(bound, top))
         assert sum(share.values()) == pytest.approx(1)
         assert [each for family, each in share.items() if family.factorial == 1] == [pytest.approx(chance)]

@@ -12,7 +12,8 @@ period p, and smaller λ lets both change slowly (the seasonal model of [2]_).
 With a ``base`` θ − base is the walk: on base = −ν·log t! large λ leads to Poisson laws (x = t, r = 2, ν = 1), and to
 laws spread more (ν < 1) or less (ν > 1) than chance, those of Conway and Maxwell [4]_.
 
-A *free* step is given that standard deviation of 3 in place of λ: a spike or an edge of the profile.
+A *free* step is given that standard deviation of 3 in place of λ: a spike or an edge of the profile. ``rise`` lets
+the precision grow along the counts, for profiles rough at small counts and smooth beyond.
 
 Counts may also stray from a walk, each by itself: packs of six beside single pieces, odd numbers, prices. θ is then the
 walk plus independent variables, e^θ of a block of n counts the mean of n such factors.
@@ -29,7 +30,7 @@ where (2π)^(N/2) has cancelled with the prior's. A short last step is taken on 
 it gains. A search that stops short of the tolerance says so.
 
 **Families**, their ladders and shares of the prior are in docs/estimators.md (*Walks*, *search*): order 2 or 3 in t,
-log(1 + t) or log t, on the base 1/t! (C(n, t) where no count is above n), of some period. Where
+log(1 + t) or log t, rising in precision, on the base 1/t! (C(n, t) where no count is above n), of some period. Where
 counts begin at 0 or 1 the first step, the *head*, may be free, and a count 0 is then a run by itself: how many cells
 are empty and how many hold one item are starting values both. Where counts reach their bound n, an item was counted at
 some of n occasions, and binomial laws, what chance makes of that, weigh as much as all other families together; among
@@ -97,12 +98,13 @@ class Walk:
         x: Floats,
         position: Int64,
         order: int,
+        rise: Floats | float = 1.0,
         base: Floats | None = None,
         level: Floats | float | None = None,
         period: int = 0,
     ) -> None:
         order = period + 1 if period else order
-        self.order, self.size = order, x.size
+        self.order, self.size, self.rise = order, x.size, rise
         self.rows = _seasonal(x.size, period) if period else _differences(x, position, order)
         self.fixed = np.zeros(self.size)
         self.offset = np.zeros(self.size)
@@ -130,7 +132,7 @@ class Walk:
 
     def precision(self, strength: float) -> Floats:
         """Precision of every row for λ = strength."""
-        w = np.minimum(strength, STIFFEST / self.spread)
+        w = np.minimum(strength * self.rise, STIFFEST / self.spread)
         w[self.free] = np.minimum(w[self.free], 1 / (JUMP**2 * self.spread[self.free]))
         return np.where(self.steps, w, self.fixed)
 
@@ -327,10 +329,11 @@ MUCH_SMALLER = 0.5
 
 @dataclass(frozen=True)
 class Family:
-    """Walks of log f·(t!)^factorial of one order in t, log(1 + t) or log t."""
+    """Walks of log f·(t!)^factorial of one order in t, log(1 + t) or log t; rising: in precision."""
 
     coordinate: str
     order: int
+    rising: bool = False
     factorial: float = 0.0
     period: int = 0
 
@@ -357,23 +360,25 @@ class Family:
         if head and grid.counts[0] == 0:
             first_run = np.cumsum(position == 0) == 1
             position = np.where(first_run, np.maximum(position - 1, 0), position)
+        rise = np.asarray(1 + t / grid.scale, dtype=float) ** 2 if self.rising else 1.0
         base = -self.factorial * gammaln(t + 1.0)  # Poisson laws are a line away from −log t!
         if grid.bound is not None:  # and binomial ones from log C(n, t)
             base -= self.factorial * gammaln(np.maximum(grid.bound - t, 0.0) + 1)
         x = {"t": t, "log": np.log1p(t), "log t": np.log(np.maximum(t, 0.5))}[self.coordinate]
-        walk = Walk(x, position, self.order, base, level, self.period)
+        walk = Walk(x, position, self.order, rise, base, level, self.period)
         walk = walk.freed(np.arange(walk.order, min(walk.order + head, walk.size)))
         first = np.flatnonzero(grid.position[: grid.walked] == 0)
         length = float((x[np.append(first[1:], grid.walked) - 1] - x[first]).max())
         strays = length ** (2 * self.order - 1) / (3 if self.order == 2 else 20)
         steps = walk.steps[: grid.walked]
+        rise = np.broadcast_to(rise, t.shape)[: grid.walked]
         spread = walk.spread[: grid.walked][steps] if steps.any() else np.ones(1)
-        stiffest = min(strays / STRAIGHT**2, STIFFEST / float(spread.min()))
-        loosest = 1 / (JUMP**2 * float(spread.min())) if steps.any() else stiffest
+        stiffest = min(strays / STRAIGHT**2 / float(np.median(rise)), STIFFEST / float(spread.min()))
+        loosest = 1 / (JUMP**2 * float((rise[steps] * spread).min())) if steps.any() else stiffest
         rungs = max(1, math.ceil(math.log10(max(stiffest / loosest, 1.0))))
         strengths = stiffest * 10.0 ** -np.arange(rungs + 1)
-        usual = int(np.abs(np.log(strengths / max(strays / JUMP**2, 1e-300))).argmin())
-        name = f"{self.coordinate} order {self.order}"
+        usual = int(np.abs(np.log(strengths * float(np.median(rise)) / max(strays / JUMP**2, 1e-300))).argmin())
+        name = f"{self.coordinate} order {self.order}" + " rising" * self.rising
         name += f" on 1/t!^{self.factorial:g}" * (self.factorial > 0)
         name += f" of period {self.period}" * (self.period > 0) + f", head {head}" * (head > 0)
         name += f", multiples of {grid.stride}" * (grid.stride > 1)
@@ -414,6 +419,7 @@ FAMILIES = (
     Family("t", 3),
     Family("log", 2),
     Family("log", 3),
+    Family("log", 2, rising=True),
     Family("log t", 2),
     Family("t", 2, factorial=1.0),
 )
