@@ -423,6 +423,8 @@ FAMILIES = (
     Family("log t", 2),
     Family("t", 2, factorial=1.0),
 )
+"""The rising one is for millions of items at strong noise, whose small counts are known far better than the others: of
+57 million passwords at ε = 0.1 ℓ∞ is 1.6 of the paper's without it, 1.0 with it."""
 
 OCCASIONS = (Family("t", 2, factorial=0.5), Family("t", 2, factorial=2.0))
 """Counts of some of n occasions spread more, or less, than chance makes them."""
