@@ -200,7 +200,6 @@ class Profiling(Showing, Counting):
             if question(self.headline, "headline") in LEFT_OUT["unbounded"]:
                 raise InputError(f"--headline {self.headline} needs --max-contributions: nothing else bounds a person")
 
-
     def _check_cap(self) -> None:
         """Refuse a headline beyond the count that larger ones will be taken as: of that there will be no answer."""
         bound = None if self.wants_sketch else self.max_count  # of a sketch it is a promise that cuts nothing

@@ -411,7 +411,7 @@ class Means:
         edges = np.linspace(0, self.size, min(BLOCKS, self.size) + 1).astype(np.int64)
         self.lengths = np.diff(edges).astype(float)
         self.first, self.symmetric = self._accumulate(sketches, edges)
-        self.pairs = self._pair_overlaps(sketches)
+        self.pairs = self._pair_overlaps(sketches) if hashed else np.zeros((self.k, self.k))  # the items are the cells
 
     @property
     def roughness(self) -> float:
