@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -231,6 +232,38 @@ def test_evidence_of_points_is_the_integral_over_their_weights(kind):
     assert found.log_evidence == pytest.approx(expected, abs=0.1)
     assert among.log_share(places) == pytest.approx(
         np.log(1 / 2 / 7 / (1 / np.arange(1, 21)).sum() ** 2 / (np.e - 1)))
+
+
+@pytest.mark.parametrize("collide", [False, True])
+def test_evidence_of_points_is_the_sum_over_their_places(collide):
+    """Two counts that noise of ± 8 hardly tells apart: against every pair of places, each with its own best masses.
+
+    Control: what the best places alone are worth is far less.
+    """
+    counts = np.repeat([5, 14], [600, 400])
+    if collide:
+        counts = np.bincount(np.random.default_rng(2).integers(0, 1000, 1000), weights=counts, minlength=1000)
+    noisy = noised(counts, 0.25, power=2)
+    part = Part.of(noisy.values, noisy.tally, np.arange(-60, 101), 1.0)
+    whole = FourierChannel(Blocks.covering(np.arange(1, 60)), (part,), noisy.noise, collide=collide)
+    among = Places(np.arange(1, 60), 0, 1000.0, 0.0)
+    every = [points._fit(whole, np.array(pair), np.full(2, 500.0), among) for pair in combinations(range(1, 45), 2)]
+    every = [model for model in every if model.converged]
+    best = max(every, key=lambda model: model.value)
+
+    def told(models):
+        score = np.array([model.score for model in models])
+        weight, places = np.exp(score - score.max()), np.array([model.places for model in models])
+        mean = weight @ places / weight.sum()
+        spread = np.sqrt(weight @ (places - mean) ** 2 / weight.sum())
+        return score.max() + np.log(weight.sum()), mean, spread
+
+    evidence, mean, spread = told(every)
+    found, found_mean, found_spread = told(points._neighbourhood(whole, best, among))
+    assert found == pytest.approx(evidence, abs=0.5)
+    assert best.score < evidence - 0.8
+    assert (np.abs(found_mean - mean) < 0.7 * spread).all()
+    assert (found_spread > 0.5 * spread).all()
 
 
 @pytest.mark.parametrize("mean", [2, 5])

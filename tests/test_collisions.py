@@ -142,7 +142,7 @@ def test_where_no_model_can_be_certified_all_of_them_count():
                 whole.merge(part)
             found = reconstruct(testing.release(whole)).distinct
         assert 500 in found
-        assert found.marked
+        assert mark(found)
 
 
 def test_overload_is_refused_and_the_cells_named_would_do():

@@ -13,15 +13,16 @@ prior's where the cells say nothing, and walks and points can be compared [1]_.
 
 **Places.** Where the maximum-likelihood profile is at hand they are those of its masses, as they stand and grouped with
 their neighbours, as many as could still count, the lightest left out one by one; and a single mass is tried at every
-place near the median. Otherwise
-they are the peaks of the best walk, the lightest left out one by one. To these come more where the cells pull most, or
-by cutting a mass in two, whichever is likeliest, as long as twice what the last one gained could still bring the
-mixture within reach of the best model. Masses are moved while that helps, and the best mixture of every size counts.
-There places are uncertain too. With 1 + v_i the likelihood of mass i at all its places, relative to that at its best, a
-mixture is worth about Π(1 + v_i) times what its best places are, and is averaged over sets of places drawn by
-likelihood: so that cells which cannot be told to hold 0 or 1 are not taken for either.
+place near the median. Otherwise they are the peaks of the best walk, the lightest left out one by one. To these come
+more where the cells pull most, or by cutting a mass in two, whichever is likeliest, as long as twice what the last one
+gained could still bring the mixture within reach of the best model. Masses are moved while that helps, and the best
+mixture of every size counts. There places are uncertain too, and together: behind strong noise all may be one lower if
+there are more items. So sets of places are drawn from the Laplace posterior of places and log masses, and weighed by
+what they are worth over their chance to be drawn (importance sampling [2]_). Their mean worth is the evidence of the
+mixture wherever its masses are, and a few of the sets, as often as they weigh, stand for it.
 
 .. [1] R. E. Kass, A. E. Raftery, "Bayes factors", JASA 90, 1995, section 4.1.
+.. [2] J. Geweke, "Bayesian inference in econometric models using Monte Carlo integration", Econometrica 57, 1989.
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from scipy.linalg import cho_solve
 from scipy.special import gammaln
 
 from ..arrays import Floats, Int64
 from .banded import BandedChannel
-from .channel import FAR
+from .channel import FAR, counts_in_blocks
 from .fourier import FourierChannel, told_apart
 from .walk import LEVEL, Model, Prior, Walk, find_mode
 
@@ -70,11 +72,22 @@ EVERY = 512
 UNSURE = 12.0
 """Nats that a mixture may be worth more than its best places are."""
 
-UNLIKELY, DRAWS = 1e-3, 12
-"""Places of less than this share of the best place's likelihood are left out; sets of places drawn."""
+DRAWN, DRAWS = 96, 12
+"""Sets of places that are drawn, and that are kept."""
+
+PER_DEVIATION, TAILS = 4, 3.0
+"""Places to a deviation that are told apart where one is drawn; degrees of freedom of the law that it is drawn from."""
+
+_STARTS = counts_in_blocks(1, 32 * PER_DEVIATION, 2 * PER_DEVIATION, 4)
+_OVER, _MIDDLE = np.diff(_STARTS), (_STARTS[:-1] + _STARTS[1:] - 1) // 2
+BESIDE, STANDS_FOR = np.concatenate([-_MIDDLE[::-1], [0], _MIDDLE]), np.concatenate([_OVER[::-1], [1], _OVER])
+"""Steps from the middle at which a place may be drawn, as far as 32 deviations, and how many each stands for."""
 
 SLIGHT = 1e-4
 """Share of all masses below which one is no point."""
+
+RIDGE = 1e-9
+"""Part of the largest information about a place or mass that each has in addition, above rounding."""
 
 LEAST = 1e-9
 """Share of the total that a mass begins with at least."""
@@ -111,24 +124,33 @@ def _fit(whole: BandedChannel | FourierChannel, places: Int64, mass: Floats, amo
     walk = Walk(np.zeros(mass.size), np.zeros(mass.size, dtype=np.int64), 2, level=among.level)
     prior = Prior(walk, walk.precision(1.0))
     mode = find_mode(channel, prior, start)
-    state, near = channel.at(np.exp(mode.theta)), places.size
-    mass, free, total = state.mass, near - 1, float(state.mass[:near].sum())
-    weight = mass[:near] / total
-    heaviest = int(weight.argmax())
-    basis = np.eye(mass.size)  # how log mass changes with the total's logarithm, with weights, with what lies above
-    others = np.delete(np.arange(near), heaviest)
-    basis[:near, 0] = 1.0
-    basis[:near, 1:near] = 0.0
-    basis[others, np.arange(1, near)] = 1 / np.maximum(weight[others], LEAST)
-    basis[heaviest, 1:near] = -1 / weight[heaviest]
-    log_prior = np.full(mass.size, -2 * math.log(LEVEL))
-    log_prior[1:near] = math.log(2 * math.pi) + 2 / max(free, 1) * float(gammaln(free + 1))
-    told = basis.T @ channel.information(state) @ basis
-    np.einsum("ii->i", told)[:] += np.exp(log_prior)
-    strayed = np.append(math.log(total / among.total), np.log(mass[near:]) - among.level)
-    volume = 0.5 * float(log_prior.sum() - np.linalg.slogdet(told)[1] - np.square(strayed / LEVEL).sum())
-    return Model(channel, f"{near} points", mode.theta, state.value, state.value + volume, among.log_share(places),
+    state, size = channel.at(np.exp(mode.theta)), places.size
+    volume = float(_log_volumes(channel.information(state)[None], state.mass[None], size, among)[0])
+    return Model(channel, f"{size} points", mode.theta, state.value, state.value + volume, among.log_share(places),
                  prior, places=places, converged=mode.converged)  # fmt: skip
+
+
+def _log_volumes(information: Floats, mass: Floats, size: int, among: Places) -> Floats:
+    """Log volume of the posterior over that of the prior, for sets of masses (down) and J about their logarithms.
+
+    The first ``size`` are points; others lie above every row.
+    """
+    sets, free = np.arange(len(mass)), np.arange(size - 1)
+    total = mass[:, :size].sum(axis=1)
+    weight = mass[:, :size] / total[:, None]
+    order = np.argsort(-weight, axis=1)  # the heaviest is what the others leave
+    heaviest, others = order[:, 0], order[:, 1:]
+    basis = np.tile(np.eye(mass.shape[1]), (len(mass), 1, 1))  # log mass by log total, by weights, by what lies above
+    basis[:, :size, 0] = 1.0
+    basis[:, :size, 1:size] = 0.0
+    basis[sets[:, None], others, 1 + free] = 1 / np.maximum(weight[sets[:, None], others], LEAST)
+    basis[sets[:, None], heaviest[:, None], 1 + free] = -1 / weight[sets, heaviest][:, None]
+    log_prior = np.full(mass.shape[1], -2 * math.log(LEVEL))
+    log_prior[1:size] = math.log(2 * math.pi) + 2 / max(free.size, 1) * float(gammaln(size))
+    told = basis.transpose(0, 2, 1) @ information @ basis
+    np.einsum("sii->si", told)[:] += np.exp(log_prior)
+    strayed = np.hstack([np.log(total / among.total)[:, None], np.log(mass[:, size:]) - among.level])
+    return 0.5 * np.asarray(log_prior.sum() - np.linalg.slogdet(told)[1] - np.square(strayed / LEVEL).sum(axis=1))
 
 
 # ---------------------------------------------------------------- from the maximum-likelihood profile
@@ -293,47 +315,104 @@ def _moved_mass(channel: FourierChannel, places: Int64, mass: Floats, new: Int64
 
 
 def _neighbourhood(channel: FourierChannel, mixture: Model, among: Places) -> list[Model]:
-    """Return mixtures that stand for the likely places of a mixture's masses, and share its evidence over all places.
+    """Return mixtures that stand for all the places that the masses may have, and share the evidence of all of them.
 
-    The places of each mass are drawn by their likelihood, the others left where they are, in equal steps of chance
-    (a Latin hypercube); what the draws are worth together is weighed by their own likelihood.
+    Sets of places are drawn from the Laplace posterior of places and masses together, and weighed by what they are
+    worth over their chance to be drawn; of these DRAWS are kept, each as often as it weighs. Where none is worth what
+    the best places are, these stand alone.
     """
-    places, gains, worth = _elsewhere(channel, mixture, among)
-    order = np.random.default_rng(0)
-    drawn: dict[tuple[int, ...], tuple[int, float]] = {}  # how often, and what its places are worth one by one
-    for steps in zip(*(order.permutation(DRAWS) for _ in places)):
-        chosen = [int(np.searchsorted(np.cumsum(w) / w.sum(), (u + 0.5) / DRAWS)) for u, w in zip(steps, worth)]
-        at = tuple(int(where[c]) for where, c in zip(places, chosen))
-        if len(set(at)) == len(at):
-            often = drawn[at][0] if at in drawn else 0
-            drawn[at] = often + 1, sum(float(gain[c]) for gain, c in zip(gains, chosen))
-    whole = mixture.log_evidence + sum(math.log(w.sum()) for w in worth) - math.log(DRAWS)
-    moved = [np.array(at, dtype=np.int64) for at in drawn]
-    sets = [(where, _moved_mass(channel, mixture.places, mixture.mass, where)) for where in moved]
+    order = np.append(np.argsort(mixture.places), np.arange(mixture.places.size, mixture.theta.size))
+    ascending = replace(mixture, channel=channel.only(np.sort(mixture.places)), places=np.sort(mixture.places),
+                        theta=mixture.theta[order])  # fmt: skip
+    places, log_chance = _elsewhere(channel, ascending, among)
+    masses, volumes = _followed(channel, ascending, places, among)
+    values, share = channel.values(list(zip(places, masses))), np.array([among.log_share(each) for each in places])
+    gain = values + volumes + share - log_chance - mixture.score
+    worth = np.exp(gain - gain.max())
+    gained = float(gain.max()) + math.log(worth.mean())
+    if not gained >= 0:
+        return [mixture]
+    kept = np.searchsorted(np.cumsum(worth) / worth.sum(), (np.arange(DRAWS) + 0.5) / DRAWS)
     found = []
-    for (where, mass), (often, alone), value in zip(sets, drawn.values(), channel.values(sets)):
-        gain = float(value) + among.log_share(where) - mixture.value - mixture.log_weight
-        weight = often * math.exp(min(gain - alone, 1.0))
-        if weight > UNLIKELY:
-            theta = np.log(np.maximum(mass, LEAST * among.total))
-            found.append(replace(mixture, channel=channel.only(where), places=where, theta=theta, value=float(value),
-                                 log_evidence=whole + math.log(weight)))  # fmt: skip
+    for first, number in zip(*(part.tolist() for part in np.unique(kept, return_counts=True))):
+        whole = mixture.log_evidence + gained + math.log(number / DRAWS)
+        found.append(replace(mixture, channel=channel.only(places[first]), places=places[first],
+                             theta=np.log(masses[first]), value=float(values[first]), log_evidence=whole))  # fmt: skip
     return found
 
 
-def _elsewhere(
-    channel: FourierChannel, mixture: Model, among: Places
-) -> tuple[list[Int64], list[Floats], list[Floats]]:
-    """For each mass its likely places, what each gains in nats, and its likelihood times the places it stands for."""
-    found: list[list[tuple[int, float, float]]] = [[(int(place), 0.0, 1.0)] for place in mixture.places]
-    moves = _moves(channel, mixture, among)
-    for (places, _), value in zip(moves, channel.values(moves)):
-        (i,) = np.flatnonzero(places != mixture.places)
-        share = among.log_share(places) - mixture.log_weight
-        gain = min(float(value) - mixture.value + share, 1.0)
-        # moved by ± 2^k it stands for the places from halfway to the one before, to halfway to the next
-        stands_for = max(1.0, 0.75 * abs(int(places[i]) - int(mixture.places[i])))
-        if stands_for * math.exp(gain) > UNLIKELY:
-            found[i].append((int(places[i]), gain, stands_for * math.exp(gain)))
-    columns = [np.array(sorted(each)).T for each in found]
-    return [c[0].astype(np.int64) for c in columns], [c[1] for c in columns], [c[2] for c in columns]
+def _elsewhere(channel: FourierChannel, mixture: Model, among: Places) -> tuple[Int64, Floats]:
+    """Draw sets of ascending places (down), and the logarithm of each set's chance.
+
+    With H = L·Lᵀ the information of the cells about log masses and then places, and g their slope, a set is about H⁻¹g
+    away: the last place first, each is drawn given those after it from the whole numbers below them, by a t law of as
+    many degrees as TAILS: of a few cells the likelihood is no normal law, and no set should weigh far more than others.
+    """
+    precision, slope = _about(channel, mixture, among)
+    scale = 1 / np.sqrt(np.diag(precision))
+    factor = np.linalg.cholesky(precision * np.outer(scale, scale) + RIDGE * np.eye(scale.size))
+    size, (lowest, highest) = mixture.places.size, among.counts[[0, -1]].tolist()
+    middle = mixture.places + (scale * cho_solve((factor, True), scale * slope))[-size:]
+    factor, order, every = factor[-size:, -size:] / scale[-size:, None], np.random.default_rng(0), np.arange(DRAWN)
+    places, strayed, log_chance = np.full((DRAWN, size + 1), highest + 1), np.zeros((DRAWN, size)), np.zeros(DRAWN)
+    for j in range(size)[::-1]:
+        firm, below = factor[j, j], places[:, j + 1, None]
+        mean = middle[j] - strayed[:, j + 1 :] @ factor[j + 1 :, j, None] / firm
+        step = max(1, int(1 / firm / PER_DEVIATION))
+        at = np.clip(np.rint(mean), lowest + j, below - 1).astype(np.int64) + step * BESIDE
+        chance = STANDS_FOR * (1 + ((at - mean) * firm) ** 2 / TAILS) ** (-(TAILS + 1) / 2)
+        chance[(at < lowest + j) | (at >= below)] = 0.0
+        chance /= chance.sum(axis=1, keepdims=True)
+        u = (order.permutation(DRAWN) + 0.5) / DRAWN
+        chosen = (np.cumsum(chance[:, :-1], axis=1) < u[:, None]).sum(axis=1)
+        places[:, j] = at[every, chosen]
+        strayed[:, j] = places[:, j] - middle[j]
+        log_chance += np.log(chance[every, chosen] / STANDS_FOR[chosen] / step)
+    ascending = np.lexsort(places.T[::-1])
+    return places[ascending, :-1], log_chance[ascending]
+
+
+def _followed(channel: FourierChannel, mixture: Model, places: Int64, among: Places) -> tuple[Floats, Floats]:
+    """Masses at other sets of places (down) that change the cells' law least, by least squares; and their log volumes.
+
+    Both by what the cells tell of the number of items at each place, where the mixture stands.
+    """
+    every = np.union1d(places, mixture.places)
+    whole: Any = channel.only(every)
+    mass = np.full(whole.blocks.size, LEAST * among.total)
+    far = np.arange(every.size, mass.size)
+    at = np.append(np.searchsorted(every, mixture.places), far)
+    mass[at] = mixture.mass
+    joint = whole.information(whole.at(mass)) / np.outer(mass, mass)
+    own = np.hstack([np.searchsorted(every, places), np.tile(far, (len(places), 1))])
+    told = joint[own[:, :, None], own[:, None, :]]
+    firm = told.copy()
+    np.einsum("sii->si", firm)[:] += RIDGE * np.diag(joint).max() + np.finfo(float).tiny
+    masses = np.linalg.solve(firm, (joint[:, at] @ mixture.mass)[own][:, :, None])[:, :, 0]
+    masses = np.maximum(masses, LEAST * among.total)
+    told *= masses[:, :, None] * masses[:, None, :]
+    return masses, _log_volumes(told, masses, places.shape[1], among)
+
+
+def _about(channel: FourierChannel, mixture: Model, among: Places) -> tuple[Floats, Floats]:
+    """Information of the cells about log masses and places, in this order, and the slope of their likelihood.
+
+    A count is a scale: places are ± themselves in advance.
+    """
+    places, size = mixture.places, mixture.places.size
+    around = np.unique(np.concatenate([places - 1, places, places + 1]))
+    beside: Any = channel.only(around)
+    mass = np.full(beside.blocks.size, LEAST * among.total)
+    at = np.append(np.searchsorted(around, places), np.arange(around.size, mass.size))
+    mass[at] = mixture.mass
+    state = beside.at(mass)
+    change = np.zeros((mass.size, at.size + size))  # how masses change with their logarithms, and with places
+    change[at, np.arange(at.size)] = mixture.mass
+    change[at[:size] + 1, at.size + np.arange(size)] += mixture.mass[:size] / 2
+    change[at[:size] - 1, at.size + np.arange(size)] -= mixture.mass[:size] / 2
+    slope = channel.exposure * change.T @ (beside.pull(state) - 1)
+    change /= mass[:, None]
+    told = change.T @ beside.information(state) @ change
+    np.einsum("ii->i", told)[:] += np.append(np.full(at.size, LEVEL**-2), (1.0 + among.origin + places) ** -2.0)
+    slope[: at.size] = 0.0
+    return told, slope
