@@ -212,15 +212,11 @@ def _to_medians(channel: BandedChannel, places: Int64, mass: Floats, among: Plac
 
 
 def pulled_points(channel: FourierChannel, mass: Floats, among: Places, wanted: float) -> list[Model]:
-    """Fit mixtures from the peaks of these masses; ``wanted`` is the score that would count."""
-    found = [one for one in _from_peaks(channel, mass, among, wanted) if one.converged]
-    found.sort(key=lambda one: one.score)
-    best = {one.places.size: one for one in found if one.score > wanted - UNSURE}  # the last of every size is the best
-    return [each for one in best.values() for each in _neighbourhood(channel, one, among)]
+    """Fit mixtures from the peaks of these masses; ``wanted`` is the score that would count.
 
-
-def _from_peaks(channel: FourierChannel, mass: Floats, among: Places, wanted: float) -> list[Model]:
-    """A point for every peak, the lightest left out one by one; the best of these with its masses moved."""
+    A point for every peak, the lightest left out one by one; then the best of these with its masses moved, the lightest
+    left out again, or with more of them.
+    """
     law = channel.blocks.spread(mass, int(among.counts[-1]))
     far = mass[channel.blocks.first >= FAR]
     ways = np.sign(np.diff(law, prepend=0.0))
@@ -236,11 +232,13 @@ def _from_peaks(channel: FourierChannel, mass: Floats, among: Places, wanted: fl
         return _fit(channel, places, np.append(mass, far), among)
 
     fitted = [one for one in _fewer(places, heights, fit) if one.converged]
-    best = max(fitted, key=lambda one: one.score, default=None)
-    if best is None:
+    if not fitted:
         return []
-    best = _settled(channel, best, among, wanted)
-    return [*_fewer(best.places, best.mass[: best.places.size], fit), *_grown(channel, best, among, wanted)]
+    best = _settled(channel, max(fitted, key=lambda one: one.score), among, wanted)
+    found = [*_fewer(best.places, best.mass[: best.places.size], fit), *_grown(channel, best, among, wanted)]
+    found = sorted((one for one in found if one.converged), key=lambda one: one.score)
+    counting = {one.places.size: one for one in found if one.score > wanted - UNSURE}  # the last of a size is the best
+    return [each for one in counting.values() for each in _neighbourhood(channel, one, among)]
 
 
 def _grown(channel: FourierChannel, best: Model, among: Places, wanted: float) -> list[Model]:
@@ -299,19 +297,13 @@ def _moves(channel: FourierChannel, mixture: Model, among: Places, cut: bool = F
         mass[halves] /= len(halves)
         for step in 2 ** np.arange(farthest + 1):
             for by in ((-step, 0), (0, step), (-step, step)) if cut else ((step,), (-step,)):
-                places = before.copy()
+                places, kept = before.copy(), mass.copy()
                 places[halves] += by
                 within = among.counts[0] <= places[halves[0]] and places[halves[-1]] <= among.counts[-1]
                 if within and np.unique(places).size == places.size:
-                    found.append((places, _moved_mass(channel, before, mass, places)))
+                    kept[: places.size] *= before / places if channel.collide else 1.0
+                    found.append((places, kept))
     return found
-
-
-def _moved_mass(channel: FourierChannel, places: Int64, mass: Floats, new: Int64) -> Floats:
-    """The masses of these places at new ones: occurrences are kept where items collide."""
-    if not channel.collide:
-        return mass
-    return np.append(mass[: places.size] * places / new, mass[places.size :])
 
 
 def _neighbourhood(channel: FourierChannel, mixture: Model, among: Places) -> list[Model]:

@@ -130,11 +130,6 @@ class Search:
     not_converged: int = 0
     uncertified: int = 0
 
-    @property
-    def evidence(self) -> float:
-        """Logarithm of what all models weigh together."""
-        return float(np.logaddexp.reduce([model.score for model in self.models], initial=-np.inf))
-
     def add(self, *models: Model) -> None:
         """Take models in."""
         self.models.extend(models)
@@ -326,7 +321,8 @@ def _sharper(search: Search, total: float, counts: Int64) -> Search:
     finer = channel.with_blocks(blocks.with_atoms(blocks.first[tower]))
     named = search.named + naming_cost(theta.size, tower.size)
     found = explore(finer, np.append(start, own), total, counts, best.score, named)
-    return _sharper(found, total, counts) if found.evidence > search.evidence else search
+    new, old = (np.logaddexp.reduce([one.score for one in each.models], initial=-np.inf) for each in (found, search))
+    return _sharper(found, total, counts) if new > old else search
 
 
 def naming_cost(n: int, q: int) -> float:

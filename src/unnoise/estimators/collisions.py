@@ -201,7 +201,10 @@ def collisions(noisy: NoisyProfile, *, max_count: int | None = None) -> ItemLaw:
     top, last = int(channel.blocks.stop[channel.blocks.covered - 1]) - 1, channel.law.last
     near = sum(float(np.minimum(part.noisy.values, last) @ part.noisy.tally) / part.share for part in used) / len(used)
     near = max(near, 1.0)
-    counts = _told_apart(channel, top)
+    step = resolved(noisy.noise)  # modes are certified at CERTIFIED counts to the octave, and more where rows are finer
+    ends = np.unique(np.concatenate([part.ends // step * step for part in channel.parts]))
+    ends = ends[(ends > 0) & (ends <= top)]
+    counts = told_apart(np.append(counts_in_blocks(1, top, 2 * DENSE, CERTIFIED)[:-1], ends), noisy.noise)
     search = find_models(channels, [_start(each, near) for each in channels], near, counts, np.arange(1, top + 1))
     if search.best is None:
         raise ConvergenceError(f"a model of the items must converge, got none in {search.fits} fits")
@@ -238,14 +241,6 @@ def _channels(used: Sequence[Range], max_count: int | None, stride: int) -> list
             for each in (*laid, blocks.with_atoms(clear))]  # fmt: skip
 
 
-def _told_apart(channel: FourierChannel, top: int) -> Int64:
-    """Return the counts at which modes are certified: CERTIFIED to the octave, and more where rows are finer."""
-    step = resolved(channel.noise)
-    ends = np.unique(np.concatenate([part.ends // step * step for part in channel.parts]))
-    ends = ends[(ends > 0) & (ends <= top)]
-    return told_apart(np.append(counts_in_blocks(1, top, 2 * DENSE, CERTIFIED)[:-1], ends), channel.noise)
-
-
 def _start(channel: FourierChannel, total: float) -> Floats:
     """Return θ after some steps of EM from N_t ∝ 1/(t(t+1)), with as many occurrences as the cells."""
     blocks = channel.blocks
@@ -269,9 +264,7 @@ def overload(noisy: NoisyProfile, used: Sequence[Range]) -> OverloadError:
     )
 
 
-def _assemble(
-    parts: Sequence[Range], used: Sequence[Range], search: Search, found: Posterior, top: int
-) -> ItemLaw:
+def _assemble(parts: Sequence[Range], used: Sequence[Range], search: Search, found: Posterior, top: int) -> ItemLaw:
     """Take one step towards the cells at every count, and join the tail above the last row."""
     channel = found.channel
     items = _per_count(found, used, top)
@@ -290,10 +283,15 @@ def _assemble(
     load = float(numbers.sum()) * max(part.share / part.noisy.cells for part in used)
     share = min(1.0, sum(part.share for part in used))
     notes = {
-        "load": load, "levels_used": len(used), "share_used": share,
-        "blocks": channel.blocks.size, "rows": sum(part.tally.size for part in channel.parts),
+        "load": load,
+        "levels_used": len(used),
+        "share_used": share,
+        "blocks": channel.blocks.size,
+        "rows": sum(part.tally.size for part in channel.parts),
         "models": [(name, round(weight, 4)) for name, weight in found.weights if weight >= 1e-3],
-        "fits": search.fits, "not_converged": search.not_converged, "uncertified": search.uncertified,
+        "fits": search.fits,
+        "not_converged": search.not_converged,
+        "uncertified": search.uncertified,
         "atoms": sorted(int(count) for count in channel.blocks.atoms if count < FAR),
     }
     return ItemLaw(support, numbers, found, top, tail, tuple(used), share, load, notes)
