@@ -202,7 +202,7 @@ def test_commands_record_beside_the_data(
     groups = ["--by", "day", "--groups", "x,y", "--max-contributions", "2", "--person", "user"]
     assert run(monkeypatch, "sketch", *asked, *groups, "-o", data.parent / "set") == 0
     found = sums(read_ledger(data.parent / FILE))
-    name = str(data.resolve())
+    name = data.name
     assert found == {(name, "occurrence"): Fraction(1), (name, "person"): Fraction(3)}
     capsys.readouterr()
     assert run(monkeypatch, "ledger", data, "--json") == 0
@@ -225,7 +225,7 @@ def test_shares_are_recorded_with_all_the_sums_that_they_may_be_in(
     assert "must stay within 1.4, got 0 spent and 1.5 more" in capsys.readouterr().err
     assert not (data.parent / "tv.seed").exists()
     assert run(monkeypatch, *split) == 0
-    assert sums(read_ledger(data.parent / FILE)) == {(str(data.resolve()), unit): Fraction(3, 2)}
+    assert sums(read_ledger(data.parent / FILE)) == {(data.name, unit): Fraction(3, 2)}
     assert [entry.what for entry in read_ledger(data.parent / FILE)] == ["shares"]
 
 
@@ -253,7 +253,7 @@ def test_a_limit_may_be_the_first_line_of_a_ledger(
     (data.parent / "none.csv").touch()
     for path in (data, data.parent / "none.csv"):
         assert run(monkeypatch, "ledger", path, "--limit", "1.5") == 0
-        assert read_ledger(data.parent / FILE)[-1].data == (str(path.resolve()),)
+        assert read_ledger(data.parent / FILE)[-1].data == (path.name,)
     assert (data.read_bytes(), (data.parent / "none.csv").read_bytes()) == (before, b"")
     asked = [data, "-c", "url", "-e", "1", "-o", data.parent / "a.sketch"]
     assert [run(monkeypatch, "sketch", *asked) for _ in range(2)] == [0, 2]
@@ -268,9 +268,29 @@ def test_a_link_to_the_data_leads_to_their_ledger(data: Path, monkeypatch: pytes
     assert run(monkeypatch, "ledger", data, "--limit", "1") == 0
     asked = ["-c", "url", "-e", "1", "-o", tmp_path / "a.sketch"]
     assert [run(monkeypatch, "sketch", link, *asked) for _ in range(2)] == [0, 2]
-    assert sums(read_ledger(data.parent / FILE)) == {(str(data.resolve()), "occurrence"): Fraction(1)}
+    assert sums(read_ledger(data.parent / FILE)) == {(data.name, "occurrence"): Fraction(1)}
     assert run(monkeypatch, "ledger", link) == 0
     assert [path.name for path in link.parent.iterdir()] == ["link.csv"]
+
+
+def test_what_was_spent_moves_with_the_folder(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By whole paths a renamed folder began anew. Control: other data in it have not been spent."""
+    asked = ["-c", "url", "-e", "1"]
+    assert run(monkeypatch, "ledger", data, "--limit", "2") == 0
+    assert run(monkeypatch, "profile", data, *asked) == 0
+    capsys.readouterr()
+    moved = data.parent.rename(data.parent.parent / "archive") / data.name
+    (moved.parent / "other.csv").write_bytes(moved.read_bytes())
+    assert run(monkeypatch, "profile", moved, "-c", "url", "-e", "1.5") == 2
+    assert "of visits.csv must stay within 2, got 1 spent and 1.5 more" in capsys.readouterr().err
+    assert run(monkeypatch, "profile", moved, *asked) == 0
+    assert run(monkeypatch, "profile", moved.parent / "other.csv", "-c", "url", "-e", "1.5") == 0
+    book = moved.parent / FILE
+    assert {name for entry in read_ledger(book) for name in entry.data} == {"visits.csv", "other.csv"}
+    Ledger(book, str(moved.parent / "other.csv")).write("sketch", 1, "occurrence")
+    assert Ledger(book, "x").spent(str(moved.parent / "other.csv"), "occurrence") == Fraction(5, 2), "the same name"
 
 
 def test_data_of_several_folders_are_recorded_beside_each(
@@ -282,13 +302,14 @@ def test_data_of_several_folders_are_recorded_beside_each(
     other.write_bytes(data.read_bytes())
     asked = ["-c", "url", "-e", "1"]
     assert run(monkeypatch, "profile", data, other, *asked) == 0
-    spent = {(str(path.resolve()), "occurrence"): Fraction(1) for path in (data, other)}
-    assert [sums(read_ledger(path.parent / FILE)) for path in (data, other)] == [spent, spent]
+    for here, there in ((data, other), (other, data)):
+        spent = dict.fromkeys([(here.name, "occurrence"), (str(there.resolve()), "occurrence")], Fraction(1))
+        assert sums(read_ledger(here.parent / FILE)) == spent
     assert run(monkeypatch, "ledger", other, "--limit", "1") == 0
     capsys.readouterr()
     for inputs in ((other,), (data, other)):
         assert run(monkeypatch, "profile", *inputs, *asked) == 2
-        assert f"of {other.resolve()} must stay within 1, got 1 spent" in capsys.readouterr().err
+        assert "of visits.csv must stay within 1, got 1 spent" in capsys.readouterr().err
     assert run(monkeypatch, "profile", data, *asked) == 0
 
 
@@ -372,7 +393,7 @@ def test_a_limit_binds_whoever_cannot_write_or_read_it(
             assert ("may hold a limit" if reading else "must be recorded where") in said.err
             assert (said.err.count("\n"), said.out) == (1, "")
             assert not output.exists()
-    assert sums(read_ledger(book)) == {(str(data.resolve()), "occurrence"): Fraction(1)}, "what was recorded at first"
+    assert sums(read_ledger(book)) == {(data.name, "occurrence"): Fraction(1)}, "what was recorded at first"
 
 
 def test_a_file_given_twice_spends_twice_under_a_limit(
@@ -384,7 +405,7 @@ def test_a_file_given_twice_spends_twice_under_a_limit(
     assert run(monkeypatch, *twice, "-e", "1") == 2
     assert "must stay within 1, got 0 spent and 2 more" in capsys.readouterr().err
     assert run(monkeypatch, *twice, "-e", "1/2") == 0
-    assert sums(read_ledger(data.parent / FILE)) == {(str(data.resolve()), "occurrence"): Fraction(1)}
+    assert sums(read_ledger(data.parent / FILE)) == {(data.name, "occurrence"): Fraction(1)}
 
 
 def test_a_file_given_twice_is_charged_twice_under_any_name(
@@ -425,7 +446,7 @@ def test_rows_of_a_query_are_called_so_and_spend_from_the_limit_of_occurrences(
 ) -> None:
     """A query may join or copy a row: the page and the ledger say that a row of its result is what has this ε."""
     query = ["--sql", 'SELECT a.url AS url, a."user" AS who FROM data a JOIN data b ON a.url = b.url', "-e", "1"]
-    name = str(data.resolve())
+    name = data.name
     for more in ([], ["--sketch", "--cells", "2^10"], ["--json"]):
         assert run(monkeypatch, "profile", data, *query, "-c", "url", *more) == 0
         assert "is one row of the query's result" in " ".join(capsys.readouterr().out.split())

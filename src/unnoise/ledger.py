@@ -11,6 +11,7 @@ Lines are chained, so that one taken out or changed is noticed::
     chain₀ = SHA-256("unnoise ledger 1\\n"),  chain_i = SHA-256(chain_{i−1} ‖ line i as JSON without its chain)
 
 in hexadecimal, keys sorted, no spaces, UTF-8. A line cut short at the end is one whose release never left, and goes.
+A path within the ledger's folder is told from there, so that limits and sums stay when the folder is moved or renamed.
 Sums are kept apart by unit: ε for one occurrence and ε for one person are different promises. A limit for occurrences
 also binds releases for rows of a query's result.
 
@@ -29,7 +30,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -121,6 +122,7 @@ class Ledger:
         object.__setattr__(self, "names", (self.data,) if isinstance(self.data, str) else tuple(self.data))
         if not self.names or not all(isinstance(name, str) and name.strip() for name in self.names):
             raise InputError(f"data must be named, got {', '.join(map(repr, self.names)) or 'none'}")
+        object.__setattr__(self, "names", tuple(told_from(self.path, name) for name in self.names))
         object.__setattr__(self, "_most", None if self.limit is None else exact_positive("limit", self.limit))
 
     def check(self, epsilon: Exact, unit: str) -> bool:
@@ -158,7 +160,7 @@ class Ledger:
     def spent(self, name: str, unit: str) -> Fraction:
         """Return what was recorded for a data set and unit."""
         entries = read_ledger(self.path) if os.path.exists(self.path) else []
-        return sums(entries).get((name, unit), Fraction(0))
+        return sums(entries).get((told_from(self.path, name), unit), Fraction(0))
 
     def _require(self, entries: Sequence[Entry], epsilon: Fraction, unit: str) -> bool:
         """Refuse what would pass a limit, this ledger's or the last one written for a data set and unit.
@@ -181,6 +183,17 @@ class Ledger:
                         f"{tidy(more)} more"
                     )
         return bound
+
+
+def told_from(ledger: str | os.PathLike[str], name: str) -> str:
+    """Name a file in the ledger's folder, or below it, by its way from there; all other names stay as they are.
+
+    >>> [told_from("/data/unnoise.ledger", name) for name in ("/data/2026/visits.csv", "/else/visits.csv")]
+    ['2026/visits.csv', '/else/visits.csv']
+    """
+    folder = os.path.dirname(os.path.realpath(ledger))
+    within = os.path.isabs(name) and os.path.commonpath([folder, name]) == folder
+    return os.path.relpath(name, folder) if within else name
 
 
 def sums(entries: Iterable[Entry]) -> dict[tuple[str, str], Fraction]:
@@ -248,7 +261,7 @@ def _opened(path: str | os.PathLike[str], flags: int) -> Iterator[tuple[int, lis
             chain = _link(chain, entry)
             if chain != found:
                 raise FormatError(f"line {number} of the ledger {name} does not follow from those before it")
-            entries.append(entry)
+            entries.append(replace(entry, data=tuple(told_from(path, name) for name in entry.data)))
         yield handle, entries, chain
         if new:
             sync_folder(Path(path).absolute().parent)
