@@ -138,25 +138,12 @@ class Search:
                 self.best, self.most = model, max(self.most, model.score)
 
     def walks(self) -> None:
-        """Families with heads; then periods, then free steps and counts astray."""
-        share = shares(FAMILIES, self.channel.grid)
-        self._with_heads(share)
-        models = [self.best, min(self.leaders.values(), key=lambda leader: leader.value, default=None)]
-        for period in sorted({p for model in models if model for p in likely_periods(self.channel, model.mass)}):
-            family = Family("t", 2, period=period)
-            for head in family.heads(self.channel.grid):
-                self._explored(family, head, 1 / len(share) / len(PERIODS))
-        for leader in sorted(self.leaders.values(), key=lambda leader: -leader.score):
-            self._set_free(leader)
-            if isinstance(self.channel, FourierChannel) and leader.score > self.most - BEHIND:
-                self._set_astray(leader, self.channel.blocks)
-
-    def _with_heads(self, share: dict[Family, float]) -> None:
-        """Climb every family with each of the heads, while it is near the best with the same head.
+        """Every family with each of the heads, while it is near the best with the same; periods; free and stray counts.
 
         Where there is a count 0 it is apart at first: zeros are no sign of how the other counts are spread.
         """
-        grid, alive = self.channel.grid, list(share)
+        grid, share = self.channel.grid, shares(FAMILIES, self.channel.grid)
+        alive = list(share)
         for head in dict.fromkeys(head for family in share for head in family.heads(grid)):
             found = {
                 family: self._explored(family, head, share[family]) for family in alive if head in family.heads(grid)
@@ -164,6 +151,15 @@ class Search:
             scores = {family: -np.inf if model is None else model.score for family, model in found.items()}
             most = max(scores.values(), default=-np.inf)
             alive = [family for family in alive if scores.get(family, np.inf) > most - BEHIND]
+        models = [self.best, min(self.leaders.values(), key=lambda leader: leader.value, default=None)]
+        for period in sorted({p for model in models if model for p in likely_periods(self.channel, model.mass)}):
+            family = Family("t", 2, period=period)
+            for head in family.heads(grid):
+                self._explored(family, head, 1 / len(share) / len(PERIODS))
+        for leader in sorted(self.leaders.values(), key=lambda leader: -leader.score):
+            self._set_free(leader)
+            if isinstance(self.channel, FourierChannel) and leader.score > self.most - BEHIND:
+                self._set_astray(leader, self.channel.blocks)
 
     def _explored(self, family: Family, head: int, share: float) -> Model | None:
         """Climb a family with one head, beginning at the best mode so far; keep the best if it leads."""
