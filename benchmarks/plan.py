@@ -3,10 +3,10 @@
 For six settings of each kind (known, merged, capped, sampled, hashed, levels) the planned means are set against those
 of as many independent releases with seeds of their own; then ε is asked for a target, and releases at the ε found are
 counted that meet it. Targets: every planned ℓ1, W1 and width within 20 % of the measured one, and at least 80 % of the
-releases within a target that was promised. Both means are random: how far they are apart is told in their common
-standard error, too.
+releases within a target that was promised. Both means are random: releases are doubled until either is known to SURE,
+and how far they are apart is told in their common standard error, too.
 
-    python benchmarks/plan.py [--runs N] [--kind known …] [--write]
+    python benchmarks/plan.py [--runs N] [--kind known …] [--processes 2] [--write]
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import contextlib
 import sys
 import time
 import warnings
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +41,9 @@ KINDS = {
     "levels": {"cells": 16_384, "epsilon": 1, "kind": "hashed", "items": 20_000, "levels": 4},
 }
 RUNS = {"known": 60, "merged": 40, "capped": 100, "sampled": 100, "hashed": 30, "levels": 20}
-"""Releases on either side, as many as are cheap: errors of an exact profile vary by more than their mean."""
+"""Releases on either side at first, as many as are cheap: errors of an exact profile vary by more than their mean."""
+SURE, MOST = 0.07, 1600
+"""Relative standard error of every planned figure, so that 20 % are two of a ratio; releases to which these double."""
 TOLD = ("l1", "w1", "distinct", "total")
 
 
@@ -60,29 +64,31 @@ def measure(setting, runs, rng):
     return {name: np.array(numbers) for name, numbers in found.items()}
 
 
-def rows_of(kind, runs, seed):
-    """Cells of the table for every shape; ratios, and how far planned and measured are apart in standard errors."""
-    for shape in SHAPES:
-        options = {**KINDS[kind], "shape": shape}
+def row_of(kind, shape, runs, seed):
+    """Cells of the table for one shape; ratios, how far planned and measured are apart in standard errors, and kept."""
+    options, few = {**KINDS[kind], "shape": shape}, runs or RUNS[kind]
+    runs = few
+    planned = plan(**options, repetitions=runs, seed=seed)
+    while max(planned.doubt[name] for name in TOLD) > SURE and 2 * runs <= MOST:
+        runs *= 2
         planned = plan(**options, repetitions=runs, seed=seed)
-        rng = np.random.default_rng([seed, 99])
-        measured = measure(planned.setting, runs, rng)
-        told = {**planned.errors, **planned.widths}
-        ratios = [told[name] / measured[name].mean() for name in TOLD]
-        chance = [np.hypot(told[name] * planned.doubt[name], measured[name].std(ddof=1) / runs**0.5) for name in TOLD]
-        apart = [abs(told[name] - measured[name].mean()) / (c + 1e-9 * told[name]) for name, c in zip(TOLD, chance)]
-        goal = float(f"{planned.errors['l1']:.2g}")
-        asked = {name: value for name, value in options.items() if name != "epsilon"}
-        held, promise = None, ["none", "not promised"]
-        with contextlib.suppress(InputError):  # not to be had at any ε: what is sampled stays a sample
-            promised = plan(**asked, target=goal, seed=seed, repetitions=8)
-            if promised.reached:
-                held = float((measure(promised.setting, runs, rng)["l1"] <= goal).mean())
-                promise = [f"{promised.epsilon:g}", f"{100 * held:.0f} %"]
-        yield [
-            kind, shape, *(f"{ratio:.2f}" for ratio in ratios), f"{100 * max(planned.doubt[n] for n in TOLD):.1f} %",
-            f"{goal:g}", *promise, str(runs),
-        ], ratios, apart, held  # fmt: skip
+    measured = measure(planned.setting, runs, np.random.default_rng([seed, 99]))
+    told = {**planned.errors, **planned.widths}
+    ratios = [told[name] / measured[name].mean() for name in TOLD]
+    chance = [np.hypot(told[name] * planned.doubt[name], measured[name].std(ddof=1) / runs**0.5) for name in TOLD]
+    apart = [abs(told[name] - measured[name].mean()) / (c + 1e-9 * told[name]) for name, c in zip(TOLD, chance)]
+    goal = float(f"{planned.errors['l1']:.2g}")
+    asked = {name: value for name, value in options.items() if name != "epsilon"}
+    held, promise = None, ["none", "not promised"]
+    with contextlib.suppress(InputError):  # not to be had at any ε: what is sampled stays a sample
+        promised = plan(**asked, target=goal, seed=seed, repetitions=8)
+        if promised.reached:
+            kept = measure(promised.setting, few, np.random.default_rng([seed, 98]))["l1"] <= goal
+            held = float(kept.mean())
+            promise = [f"{promised.epsilon:g}", f"{100 * held:.0f} % of {few}"]
+    row = [kind, shape, *(f"{ratio:.2f}" for ratio in ratios), f"{100 * max(planned.doubt[n] for n in TOLD):.1f} %",
+           str(runs), f"{goal:g}", *promise]  # fmt: skip
+    return row, ratios, apart, held
 
 
 def report(found, seconds):
@@ -90,8 +96,8 @@ def report(found, seconds):
     ratios, apart = (np.array([numbers[i] for numbers in found]) for i in (1, 2))
     held = [100 * share for *_, share in found if share is not None]
     far = np.abs(ratios - 1) > 0.2
-    header = ["kind", "shape", "ℓ1", "W1", "± distinct", "± total", "doubt", "target ℓ1", "ε found", "releases within",
-              "releases"]  # fmt: skip
+    header = ["kind", "shape", "ℓ1", "W1", "± distinct", "± total", "doubt", "releases", "target ℓ1", "ε found",
+              "releases within"]  # fmt: skip
     which = ", ".join(f"{found[row][0][0]} {found[row][0][1]} {header[2 + name]}" for row, name in np.argwhere(far))
     beyond = f" (not {which}: at most {apart[far].max():.1f} common standard errors apart)" if which else ""
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
@@ -102,8 +108,9 @@ def report(found, seconds):
         f"({100 * np.mean(~far):.1f} %) within 20 %{beyond}; all are at most {apart.max():.1f} common standard errors "
         f"apart. {len(held)} promised targets were met by {np.mean(held):.0f} % of the releases on average (least "
         f"{min(held):.0f} %).\n\n"
-        "Planned, measured and promised figures are of as many releases each as the last column says. *doubt* is the "
-        "largest Monte-Carlo standard error that the plan states; the measured mean has about the same. A target is "
+        "Planned and measured figures are of as many releases each as stand there, doubled until *doubt*, the largest "
+        f"Monte-Carlo standard error that the plan states, is at most {100 * SURE:.0f} % (or there are {MOST:,} of "
+        "them); the measured mean has about the same. A target is "
         "the planned ℓ1; where collisions or sampling, not noise, make the error, no ε up to 20 promises it, and the "
         "plan says so (*not promised*).\n\n" + "\n".join(lines) + "\n"
     )
@@ -114,12 +121,14 @@ def main():
     parser.add_argument("--runs", type=int, help="releases on either side, instead of the number for the kind")
     parser.add_argument("--kind", nargs="*", default=list(KINDS), choices=list(KINDS))
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     started, found = time.perf_counter(), []
-    warnings.simplefilter("ignore", UnnoiseWarning)  # of releases that are only simulated
-    for kind in options.kind:
-        for row, *numbers in rows_of(kind, options.runs or RUNS[kind], options.seed):
+    asked = [(kind, shape, options.runs, options.seed) for kind in options.kind for shape in SHAPES]
+    quiet = partial(warnings.simplefilter, "ignore", UnnoiseWarning)  # of releases that are only simulated
+    with ProcessPoolExecutor(options.processes, initializer=quiet) as pool:
+        for row, *numbers in pool.map(row_of, *zip(*asked)):
             found.append((row, *numbers))
             print(" | ".join(row), " ".join(f"{x:.1f}" for x in numbers[1]), flush=True)
     text = report(found, time.perf_counter() - started)
