@@ -256,10 +256,13 @@ def _grown(channel: FourierChannel, best: Model, among: Places, wanted: float) -
         strain[np.isin(some, best.places)] = -np.inf
         tried = TRIED if best.score > wanted - HOPELESS else 1
         mass = np.insert(best.mass, size, 0.1 * best.mass[:size].min())
-        larger = [(np.append(best.places, place), mass) for place in some[np.argsort(-strain)[:tried]]]
+        pulling = [i for i in np.argsort(-strain)[:tried] if strain[i] > -np.inf]  # no place is taken twice
+        larger = [(np.append(best.places, some[i]), mass) for i in pulling]
         if tried > 1:
             cut = _moves(channel, best, among, cut=True)
             larger += [cut[i] for i in np.argsort(-channel.values(cut))[:tried]]
+        if not larger:
+            break
         fitted = [_fit(channel, *each, among) for each in larger]
         likely = max(fitted, key=lambda one: one.score if one.converged else -math.inf)
         best = _settled(channel, likely, among, wanted)
