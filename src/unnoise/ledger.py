@@ -119,10 +119,11 @@ class Ledger:
     """The limit as the exact number it is."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "names", (self.data,) if isinstance(self.data, str) else tuple(self.data))
-        if not self.names or not all(isinstance(name, str) and name.strip() for name in self.names):
-            raise InputError(f"data must be named, got {', '.join(map(repr, self.names)) or 'none'}")
-        object.__setattr__(self, "names", tuple(told_from(self.path, name) for name in self.names))
+        names = (self.data,) if isinstance(self.data, str) else tuple(self.data)
+        if not names or not all(isinstance(name, str) and name.strip() for name in names):
+            raise InputError(f"data must be named, got {', '.join(map(repr, names)) or 'none'}")
+        folder = os.path.dirname(os.path.realpath(self.path))
+        object.__setattr__(self, "names", tuple(told_from(folder, name) for name in names))
         object.__setattr__(self, "_most", None if self.limit is None else exact_positive("limit", self.limit))
 
     def check(self, epsilon: Exact, unit: str) -> bool:
@@ -160,7 +161,8 @@ class Ledger:
     def spent(self, name: str, unit: str) -> Fraction:
         """Return what was recorded for a data set and unit."""
         entries = read_ledger(self.path) if os.path.exists(self.path) else []
-        return sums(entries).get((told_from(self.path, name), unit), Fraction(0))
+        (told,) = Ledger(self.path, name).names
+        return sums(entries).get((told, unit), Fraction(0))
 
     def _require(self, entries: Sequence[Entry], epsilon: Fraction, unit: str) -> bool:
         """Refuse what would pass a limit, this ledger's or the last one written for a data set and unit.
@@ -185,13 +187,12 @@ class Ledger:
         return bound
 
 
-def told_from(ledger: str | os.PathLike[str], name: str) -> str:
-    """Name a file in the ledger's folder, or below it, by its way from there; all other names stay as they are.
+def told_from(folder: str, name: str) -> str:
+    """Name a file in this folder, or below it, by its way from there; all other names stay as they are.
 
-    >>> [told_from("/data/unnoise.ledger", name) for name in ("/data/2026/visits.csv", "/else/visits.csv")]
-    ['2026/visits.csv', '/else/visits.csv']
+    >>> [told_from("/data", name) for name in ("/data/2026/visits.csv", "/else/visits.csv", "visits")]
+    ['2026/visits.csv', '/else/visits.csv', 'visits']
     """
-    folder = os.path.dirname(os.path.realpath(ledger))
     within = os.path.isabs(name) and os.path.commonpath([folder, name]) == folder
     return os.path.relpath(name, folder) if within else name
 
@@ -252,7 +253,7 @@ def _opened(path: str | os.PathLike[str], flags: int) -> Iterator[tuple[int, lis
         *lines, rest = os.pread(handle, size, 0).split(b"\n")
         if not BEGIN.startswith(rest[: len(BEGIN)]):  # a line cut short goes with the next one that is written
             raise FormatError(f"{name} must be a ledger, got a file that ends in something else")
-        entries, chain = [], START
+        entries, chain, folder = [], START, os.path.dirname(os.path.realpath(path))
         for number, line in enumerate(lines, 1):
             try:
                 entry, found = _parse(line)
@@ -261,7 +262,7 @@ def _opened(path: str | os.PathLike[str], flags: int) -> Iterator[tuple[int, lis
             chain = _link(chain, entry)
             if chain != found:
                 raise FormatError(f"line {number} of the ledger {name} does not follow from those before it")
-            entries.append(replace(entry, data=tuple(told_from(path, name) for name in entry.data)))
+            entries.append(replace(entry, data=tuple(told_from(folder, name) for name in entry.data)))
         yield handle, entries, chain
         if new:
             sync_folder(Path(path).absolute().parent)

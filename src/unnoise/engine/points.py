@@ -39,7 +39,7 @@ from scipy.special import gammaln
 from ..arrays import Floats, Int64
 from .banded import BandedChannel
 from .channel import FAR, counts_in_blocks
-from .fourier import FourierChannel, told_apart
+from .fourier import FourierChannel, SeenRows, told_apart
 from .walk import LEVEL, Model, Prior, Walk, find_mode
 
 __all__ = ["Places", "likely_points", "pulled_points"]
@@ -80,7 +80,7 @@ PER_DEVIATION, TAILS = 4, 3.0
 
 _STARTS = counts_in_blocks(1, 32 * PER_DEVIATION, 2 * PER_DEVIATION, 4)
 _OVER, _MIDDLE = np.diff(_STARTS), (_STARTS[:-1] + _STARTS[1:] - 1) // 2
-BESIDE, STANDS_FOR = np.concatenate([-_MIDDLE[::-1], [0], _MIDDLE]), np.concatenate([_OVER[::-1], [1], _OVER])
+AWAY, STANDS_FOR = np.concatenate([-_MIDDLE[::-1], [0], _MIDDLE]), np.concatenate([_OVER[::-1], [1], _OVER])
 """Steps from the middle at which a place may be drawn, as far as 32 deviations, and how many each stands for."""
 
 SLIGHT = 1e-4
@@ -256,8 +256,8 @@ def _grown(channel: FourierChannel, best: Model, among: Places, wanted: float) -
         strain[np.isin(some, best.places)] = -np.inf
         tried = TRIED if best.score > wanted - HOPELESS else 1
         mass = np.insert(best.mass, size, 0.1 * best.mass[:size].min())
-        pulling = [i for i in np.argsort(-strain)[:tried] if strain[i] > -np.inf]  # no place is taken twice
-        larger = [(np.append(best.places, some[i]), mass) for i in pulling]
+        asked = np.argsort(-strain)[:tried]
+        larger = [(np.append(best.places, place), mass) for place in some[asked[strain[asked] > -np.inf]]]
         if tried > 1:
             cut = _moves(channel, best, among, cut=True)
             larger += [cut[i] for i in np.argsort(-channel.values(cut))[:tried]]
@@ -300,12 +300,14 @@ def _moves(channel: FourierChannel, mixture: Model, among: Places, cut: bool = F
         mass[halves] /= len(halves)
         for step in 2 ** np.arange(farthest + 1):
             for by in ((-step, 0), (0, step), (-step, step)) if cut else ((step,), (-step,)):
-                places, kept = before.copy(), mass.copy()
+                places, moved = before.copy(), mass.copy()
                 places[halves] += by
                 within = among.counts[0] <= places[halves[0]] and places[halves[-1]] <= among.counts[-1]
-                if within and np.unique(places).size == places.size:
-                    kept[: places.size] *= before / places if channel.collide else 1.0
-                    found.append((places, kept))
+                if not within or np.unique(places).size < places.size:
+                    continue
+                if channel.collide:
+                    moved[: places.size] *= before / places
+                found.append((places, moved))
     return found
 
 
@@ -354,7 +356,7 @@ def _elsewhere(channel: FourierChannel, mixture: Model, among: Places) -> tuple[
         firm, below = factor[j, j], places[:, j + 1, None]
         mean = middle[j] - strayed[:, j + 1 :] @ factor[j + 1 :, j, None] / firm
         step = max(1, int(1 / firm / PER_DEVIATION))
-        at = np.clip(np.rint(mean), lowest + j, below - 1).astype(np.int64) + step * BESIDE
+        at = np.clip(np.rint(mean), lowest + j, below - 1).astype(np.int64) + step * AWAY
         chance = STANDS_FOR * (1 + ((at - mean) * firm) ** 2 / TAILS) ** (-(TAILS + 1) / 2)
         chance[(at < lowest + j) | (at >= below)] = 0.0
         chance /= chance.sum(axis=1, keepdims=True)
@@ -373,13 +375,10 @@ def _followed(channel: FourierChannel, mixture: Model, places: Int64, among: Pla
     Both by what the cells tell of the number of items at each place, where the mixture stands.
     """
     every = np.union1d(places, mixture.places)
-    whole: Any = channel.only(every)
-    mass = np.full(whole.blocks.size, LEAST * among.total)
-    far = np.arange(every.size, mass.size)
-    at = np.append(np.searchsorted(every, mixture.places), far)
-    mass[at] = mixture.mass
-    joint = whole.information(whole.at(mass)) / np.outer(mass, mass)
-    own = np.hstack([np.searchsorted(every, places), np.tile(far, (len(places), 1))])
+    seeing, state, at = _seen_beside(channel, mixture, every, among)
+    joint = seeing.information(state) / np.outer(state.mass, state.mass)
+    above = np.tile(np.arange(every.size, state.mass.size), (len(places), 1))
+    own = np.hstack([np.searchsorted(every, places), above])
     told = joint[own[:, :, None], own[:, None, :]]
     firm = told.copy()
     np.einsum("sii->si", firm)[:] += RIDGE * np.diag(joint).max() + np.finfo(float).tiny
@@ -392,22 +391,30 @@ def _followed(channel: FourierChannel, mixture: Model, places: Int64, among: Pla
 def _about(channel: FourierChannel, mixture: Model, among: Places) -> tuple[Floats, Floats]:
     """Information of the cells about log masses and places, in this order, and the slope of their likelihood.
 
-    A count is a scale: places are ± themselves in advance.
+    It is flat in the masses, at their best; a count is a scale: places are ± themselves in advance.
     """
     places, size = mixture.places, mixture.places.size
     around = np.unique(np.concatenate([places - 1, places, places + 1]))
-    beside: Any = channel.only(around)
-    mass = np.full(beside.blocks.size, LEAST * among.total)
-    at = np.append(np.searchsorted(around, places), np.arange(around.size, mass.size))
-    mass[at] = mixture.mass
-    state = beside.at(mass)
-    change = np.zeros((mass.size, at.size + size))  # how masses change with their logarithms, and with places
-    change[at, np.arange(at.size)] = mixture.mass
-    change[at[:size] + 1, at.size + np.arange(size)] += mixture.mass[:size] / 2
-    change[at[:size] - 1, at.size + np.arange(size)] -= mixture.mass[:size] / 2
-    slope = channel.exposure * change.T @ (beside.pull(state) - 1)
-    change /= mass[:, None]
-    told = change.T @ beside.information(state) @ change
-    np.einsum("ii->i", told)[:] += np.append(np.full(at.size, LEVEL**-2), (1.0 + among.origin + places) ** -2.0)
-    slope[: at.size] = 0.0
+    seeing, state, at = _seen_beside(channel, mixture, around, among)
+    masses, moving = at.size, at.size + np.arange(size)
+    change = np.zeros((state.mass.size, masses + size))  # how masses change with their logarithms, and with places
+    change[at, np.arange(masses)] = mixture.mass
+    change[at[:size] + 1, moving] += mixture.mass[:size] / 2
+    change[at[:size] - 1, moving] -= mixture.mass[:size] / 2
+    slope = np.zeros(masses + size)
+    slope[moving] = channel.exposure * (change.T @ (seeing.pull(state) - 1))[moving]
+    change /= state.mass[:, None]
+    told = change.T @ seeing.information(state) @ change
+    np.einsum("ii->i", told)[:] += np.append(np.full(masses, LEVEL**-2), (1.0 + among.origin + places) ** -2.0)
     return told, slope
+
+
+def _seen_beside(
+    channel: FourierChannel, mixture: Model, counts: Int64, among: Places
+) -> tuple[FourierChannel, SeenRows, Int64]:
+    """The channel at these counts as the mixture shows it, next to nothing where it has no mass, and where it has."""
+    seeing = channel.only(counts)
+    mass = np.full(seeing.blocks.size, LEAST * among.total)
+    at = np.append(np.searchsorted(counts, mixture.places), np.arange(counts.size, mass.size))
+    mass[at] = mixture.mass
+    return seeing, seeing.at(mass), at

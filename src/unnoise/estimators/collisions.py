@@ -283,15 +283,10 @@ def _assemble(parts: Sequence[Range], used: Sequence[Range], search: Search, fou
     load = float(numbers.sum()) * max(part.share / part.noisy.cells for part in used)
     share = min(1.0, sum(part.share for part in used))
     notes = {
-        "load": load,
-        "levels_used": len(used),
-        "share_used": share,
-        "blocks": channel.blocks.size,
-        "rows": sum(part.tally.size for part in channel.parts),
+        "load": load, "levels_used": len(used), "share_used": share,
+        "blocks": channel.blocks.size, "rows": sum(part.tally.size for part in channel.parts),
         "models": [(name, round(weight, 4)) for name, weight in found.weights if weight >= 1e-3],
-        "fits": search.fits,
-        "not_converged": search.not_converged,
-        "uncertified": search.uncertified,
+        "fits": search.fits, "not_converged": search.not_converged, "uncertified": search.uncertified,
         "atoms": sorted(int(count) for count in channel.blocks.atoms if count < FAR),
     }
     return ItemLaw(support, numbers, found, top, tail, tuple(used), share, load, notes)
